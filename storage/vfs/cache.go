@@ -312,4 +312,3 @@ func (h *Handle) errClosed() error {
 func (h *Handle) errClosedLocked() error {
 	return &fs.PathError{Op: "use", Path: h.name, Err: fs.ErrClosed}
 }
-
