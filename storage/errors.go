@@ -1,0 +1,60 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Failures of a Log. Corruption of data on disk additionally is a *CorruptError.
+var (
+	// ErrOffsetOutOfRange says that an offset lies below the log start or above the log end (or, for a new log
+	// start, above the high watermark).
+	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrCorrupt marks bytes that are not what was written: in a request's batches or in a file.
+	ErrCorrupt = errors.New("corrupt log data")
+	// ErrClosed says that the log has been closed or deleted.
+	ErrClosed = errors.New("log is closed")
+	// ErrStorage says that a file operation failed: now or earlier, because a log never goes on after one. It
+	// wraps the cause.
+	ErrStorage = errors.New("log storage failed")
+	// ErrRecordTooLarge says that a batch is larger than max.message.bytes.
+	ErrRecordTooLarge = errors.New("record batch too large")
+	// ErrSegmentTooSmall says that the batches of one append together are larger than segment.bytes.
+	ErrSegmentTooSmall = errors.New("record batches larger than a segment")
+	// ErrUnexpectedOffset says that a follower's batch starts below the log end, or that the offsets of an
+	// append do not increase.
+	ErrUnexpectedOffset = errors.New("unexpected append offset")
+	// ErrInvalidTxnState says that a transactional batch belongs to no transaction that is open here or was
+	// verified with the coordinator (KIP-890).
+	ErrInvalidTxnState = errors.New("transactional batch outside a verified transaction")
+	// ErrEmptyAppend says that an append holds no batch.
+	ErrEmptyAppend = errors.New("append without a batch")
+)
+
+// CorruptError tells where a file is corrupt. It is an ErrCorrupt.
+type CorruptError struct {
+	File     string
+	Position int64 // byte position in File
+	Cause    error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("corrupt log data: %s at byte %d: %v", e.File, e.Position, e.Cause)
+}
+
+// Unwrap makes errors.Is find both ErrCorrupt and the cause.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
+
+// StorageError is an ErrStorage with the operation that failed.
+type StorageError struct {
+	Op    string // what the log was doing
+	Dir   string // partition directory
+	Cause error
+}
+
+func (e *StorageError) Error() string {
+	return fmt.Sprintf("log storage failed: %s of %s: %v", e.Op, e.Dir, e.Cause)
+}
+
+// Unwrap makes errors.Is find both ErrStorage and the cause.
+func (e *StorageError) Unwrap() []error { return []error{ErrStorage, e.Cause} }

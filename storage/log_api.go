@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"log/slog"
+
+	"gregor/storage/vfs"
+)
+
+// Bound says up to which offset (exclusive) a reader may see.
+type Bound int8
+
+// The bounds: replicas read to the log end, consumers to the high watermark, those with
+// isolation.level=read_committed to the last stable offset.
+const (
+	UpToLogEnd Bound = iota
+	UpToHighWatermark
+	UpToLastStable
+)
+
+// Origin says who appends; it decides how much producer state is checked.
+type Origin int8
+
+// The origins of Kafka's AppendOrigin: a produce request, a coordinator (offset commits, transaction markers),
+// a leader's batches on a follower, the metadata quorum (no producer state at all).
+const (
+	FromClient Origin = iota
+	FromCoordinator
+	FromReplication
+	FromRaft
+)
+
+// Events are told by a log to its owner. A nil function is not called. They run on the goroutine that met the
+// event, with no lock of the log held unless it says so.
+type Events struct {
+	// Failed is told once when a file operation failed; the log answers ErrStorage from then on and the owner
+	// takes the log directory offline.
+	Failed func(l *Log, err error)
+	// RecoveryPointLowered is asked, with the writer's lock held, to make a lower recovery point durable before a
+	// truncation changes the files, because offsets above it will be written anew. An error stops the truncation.
+	// It must not call the log, except State.
+	RecoveryPointLowered func(l *Log, offset int64) error
+	// LogStartMoved is told when the log start offset has grown.
+	LogStartMoved func(l *Log, offset int64)
+	// OffsetsMoved is told after appends, truncations and moves of the high watermark have been published, with
+	// the writer's lock held: it must be quick, not block and not call the log, except State.
+	OffsetsMoved func(l *Log)
+}
+
+// LogOptions open a partition. FS or Files, Dir and Config are required.
+type LogOptions struct {
+	FS        vfs.FS
+	Files     *vfs.Cache // descriptors; nil for a cache of its own
+	Dir       string     // the partition's directory; created when missing
+	Topic     string
+	Partition int32
+	TopicID   [16]byte // zero when unknown: taken from partition.metadata
+	Config    LogConfig
+
+	// LogStartOffset and RecoveryPoint are those of the checkpoint files, 0 when they have no entry.
+	LogStartOffset int64
+	RecoveryPoint  int64
+	// HadCleanShutdown makes the start lazy: no file is scanned but the end of the last segment.
+	HadCleanShutdown bool
+	// Raft makes a log of the metadata quorum: no producer state, no partition configs.
+	Raft bool
+
+	// ProducerExpirationMillis is producer.id.expiration.ms, 0 for Kafka's default of a day.
+	ProducerExpirationMillis int64
+	// MaxTransactionTimeoutMillis is transaction.max.timeout.ms, 0 for Kafka's default of 15 minutes.
+	MaxTransactionTimeoutMillis int64
+	// VerifyTransactions is transaction.partition.verification.enable.
+	VerifyTransactions bool
+
+	Events Events
+	Logger *slog.Logger // nil for none
+}
+
+// AppendOptions qualify AppendAsLeader.
+type AppendOptions struct {
+	Origin Origin
+	// Guard is what StartVerification returned for the transaction whose partition the coordinator has verified
+	// meanwhile; 0 when none was needed.
+	Guard uint64
+	// TransactionVersion is the one of the transaction marker (WriteTxnMarkers v2) or of the producer: 2 makes
+	// the checks of KIP-890 part 2 apply.
+	TransactionVersion int8
+	// LogAppendTimeMillis is what ValidateProduce stamped, -1 for CreateTime; handed back in AppendInfo.
+	LogAppendTimeMillis int64
+	// NoWait leaves the sync that flush.messages asks for to a later Flush by the caller.
+	NoWait bool
+}
+
+// AppendInfo is the result of an append. For a duplicate of one of the producer's last five batches it is that
+// of the original append, and nothing was written.
+type AppendInfo struct {
+	FirstOffset         int64 // -1 when nothing was appended
+	LastOffset          int64
+	MaxTimestamp        int64 // largest timestamp of the batches; of a duplicate, the original's
+	LogAppendTimeMillis int64 // -1 with CreateTime
+	LogStartOffset      int64
+	Bytes               int // bytes written, 0 for a duplicate
+	Batches             int
+	LeaderEpoch         int32 // of the last batch, -1 when it has none
+	Duplicate           bool
+}
+
+// AbortedTxn is an aborted transaction as a Fetch response lists it.
+type AbortedTxn struct {
+	ProducerID  int64
+	FirstOffset int64
+}
+
+// TimestampOffset is the answer of OffsetForTimestamp; Offset is -1 when no record qualifies.
+type TimestampOffset struct {
+	Timestamp   int64
+	Offset      int64
+	LeaderEpoch int32 // -1 when unknown
+}
+
+// MaxTimestamp is ListOffsets' wish for the offset of the largest timestamp (KIP-734).
+const MaxTimestamp int64 = -3
+
+// EpochEntry says that a leader epoch starts at an offset.
+type EpochEntry struct {
+	Epoch       int32
+	StartOffset int64
+}
