@@ -1,0 +1,239 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"gregor/protocol/record"
+)
+
+// Options of a [Runtime].
+type Options[R any, M Machine[R]] struct {
+	// Name of the coordinator in log lines.
+	Name string
+	Log  Log
+	// Codec of the machine's records.
+	Codec Codec[R]
+	// New makes the empty machine of a partition.
+	New func(Handle[R]) M
+	// WriteTimeout bounds how long a write waits for the high watermark.
+	WriteTimeout time.Duration
+	// LoadBufferBytes is how much is read from the log at once.
+	LoadBufferBytes int
+	// Compression of the batches written.
+	Compression record.Codec
+	Events      Events
+	Logger      *slog.Logger
+}
+
+// Runtime runs the machines of all partitions that this broker leads.
+type Runtime[R any, M Machine[R]] struct {
+	opts Options[R, M]
+
+	mu         sync.Mutex
+	partitions map[int32]*partition[R, M]
+	closed     bool
+	// stopping counts the goroutines of partitions, also of those that were
+	// taken out of the map already.
+	stopping sync.WaitGroup
+
+	counters counters
+}
+
+// NewRuntime returns a runtime without any partition.
+func NewRuntime[R any, M Machine[R]](opts Options[R, M]) *Runtime[R, M] {
+	opts.WriteTimeout = cmp.Or(opts.WriteTimeout, 5*time.Second)
+	opts.LoadBufferBytes = cmp.Or(opts.LoadBufferBytes, 5<<20)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Runtime[R, M]{opts: opts, partitions: make(map[int32]*partition[R, M])}
+}
+
+// Elect makes this broker the coordinator of partition in leaderEpoch: the
+// partition is loaded in the background and serves afterwards. An election of
+// the same or an older epoch than the present one changes nothing.
+func (rt *Runtime[R, M]) Elect(partitionID, leaderEpoch int32) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closed {
+		return
+	}
+	old := rt.partitions[partitionID]
+	var oldStopped <-chan struct{}
+	if old != nil {
+		if old.epoch >= leaderEpoch {
+			return
+		}
+		old.stop()
+		oldStopped = old.stopped
+	}
+	p := newPartition(rt, partitionID, leaderEpoch)
+	rt.partitions[partitionID] = p
+	rt.stopping.Go(func() { p.run(oldStopped) })
+}
+
+// Resign gives up partition, unless it was elected in a later epoch than
+// leaderEpoch. A negative epoch means any. It does not wait until the machine
+// is unloaded, but from now on every request gets NOT_COORDINATOR.
+func (rt *Runtime[R, M]) Resign(partitionID, leaderEpoch int32) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	p := rt.partitions[partitionID]
+	if p == nil || (leaderEpoch >= 0 && p.epoch > leaderEpoch) {
+		return
+	}
+	delete(rt.partitions, partitionID)
+	p.stop()
+}
+
+// Close gives up all partitions and waits until they are unloaded.
+func (rt *Runtime[R, M]) Close() {
+	rt.mu.Lock()
+	rt.closed = true
+	for id, p := range rt.partitions {
+		delete(rt.partitions, id)
+		p.stop()
+	}
+	rt.mu.Unlock()
+	rt.stopping.Wait()
+}
+
+// Partitions lists the partitions that this broker was elected for, in order,
+// loaded or not.
+func (rt *Runtime[R, M]) Partitions() []int32 {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return slices.Sorted(maps.Keys(rt.partitions))
+}
+
+// Metrics returns the present counters.
+func (rt *Runtime[R, M]) Metrics() Metrics {
+	m := rt.counters.metrics()
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, p := range rt.partitions {
+		switch p.state.Load() {
+		case stateLoading:
+			m.Loading++
+		case stateActive:
+			m.Active++
+		default:
+			m.Failed++
+		}
+		m.Queued += p.queued()
+	}
+	return m
+}
+
+// submit hands a task to the goroutine of its partition.
+func (rt *Runtime[R, M]) submit(partitionID int32, t task[R, M]) error {
+	rt.mu.Lock()
+	p := rt.partitions[partitionID]
+	rt.mu.Unlock()
+	if p == nil {
+		return ErrNotCoordinator
+	}
+	return p.submit(t)
+}
+
+// Write runs op on the newest state of partition and returns its response once
+// its records are committed. Cancelling ctx, or WriteTimeout (ErrTimedOut),
+// ends the wait but not the write.
+func Write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error)) (T, error) {
+	return write(ctx, rt, partitionID, task[R, M]{kind: taskWrite}, op)
+}
+
+// WriteTxn is [Write] for records that belong to the transaction v. They count
+// when the transaction is committed.
+func WriteTxn[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], v VerifyTxn, op func(M) (T, Effect[R], error)) (T, error) {
+	var zero T
+	verified, err := rt.opts.Log.VerifyTxn(ctx, v)
+	if err != nil {
+		return zero, err
+	}
+	return write(ctx, rt, v.Partition, task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified}, op)
+}
+
+func write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, t task[R, M], op func(M) (T, Effect[R], error)) (T, error) {
+	var response, zero T
+	t.run = func(m M) (Effect[R], error) {
+		got, effect, err := op(m)
+		response = got
+		return effect, err
+	}
+	done := make(chan error, 1)
+	t.done = func(err error) { done <- err }
+	if err := rt.submit(partitionID, t); err != nil {
+		return zero, err
+	}
+	if err := await(ctx, rt.opts.WriteTimeout, done); err != nil {
+		return zero, err
+	}
+	return response, nil
+}
+
+// EndTxn writes the marker that commits or aborts the producer's transaction on
+// partition, and waits until it is committed.
+func EndTxn[R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, producer Producer, coordinatorEpoch int32, commit bool) error {
+	done := make(chan error, 1)
+	err := rt.submit(partitionID, task[R, M]{
+		kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit,
+		done: func(err error) { done <- err },
+	})
+	if err != nil {
+		return err
+	}
+	return await(ctx, rt.opts.WriteTimeout, done)
+}
+
+// Read runs op on partition. op looks only at committed state.
+func Read[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, error)) (T, error) {
+	var response, zero T
+	done := make(chan error, 1)
+	err := rt.submit(partitionID, task[R, M]{
+		kind: taskRead,
+		run: func(m M) (Effect[R], error) {
+			got, err := op(m)
+			response = got
+			return Effect[R]{}, err
+		},
+		done: func(err error) { done <- err },
+	})
+	if err != nil {
+		return zero, err
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return zero, err
+		}
+		return response, nil
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+}
+
+// await waits for the end of a write.
+func await(ctx context.Context, timeout time.Duration, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	default:
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return ErrTimedOut
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
