@@ -270,7 +270,7 @@ func (b Batch) SetMaxTimestamp(t TimestampType, maxTimestamp int64) {
 	if b.legacy() || (b.TimestampType() == t && b.MaxTimestamp() == maxTimestamp) {
 		return
 	}
-	attributes := b.Attributes() &^ timestampTypeFlag
+	attributes := b.Attributes() & knownAttributesMask &^ timestampTypeFlag
 	if t == LogAppendTime {
 		attributes |= timestampTypeFlag
 	}
