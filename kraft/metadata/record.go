@@ -78,3 +78,9 @@ func DecodeVersion(frame []byte) (rec Record, version int16, err error) {
 	}
 	return rec, int16(v), nil
 }
+
+// Values of PartitionChangeRecord that mean "no change"; NewPartitionChangeRecord sets them.
+const (
+	NoLeaderChange              int32 = -2
+	NoLeaderRecoveryStateChange int8  = -1
+)
