@@ -29,6 +29,7 @@ func gunzip(dst, src []byte, maxBytes int) ([]byte, error) {
 	if err := g.zr.Reset(&g.src); err != nil {
 		return nil, corruptf("gzip: %v", err)
 	}
+	g.zr.Multistream(false)
 	for {
 		if len(dst) == cap(dst) {
 			dst = grow(dst, max(firstReadBytes, min(len(dst), 4<<20)))
@@ -41,7 +42,12 @@ func gunzip(dst, src []byte, maxBytes int) ([]byte, error) {
 			return nil, limitf("gzip: more than %d bytes", maxBytes)
 		}
 		if errors.Is(err, io.EOF) {
-			return dst, nil
+			// Another member may follow. What does not start one is ignored, as Java's decoder does.
+			if g.src.Len() == 0 || g.zr.Reset(&g.src) != nil {
+				return dst, nil
+			}
+			g.zr.Multistream(false)
+			continue
 		}
 		if err != nil {
 			return nil, corruptf("gzip: %v", err)

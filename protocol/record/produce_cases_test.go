@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/s2"
@@ -42,11 +44,15 @@ var produceTopics = map[string]struct {
 		ProduceOptions{TargetCodec: CodecNone, MaxBatchBytes: 2000}},
 	"appendgzip": {"message.timestamp.type=LogAppendTime,compression.type=gzip",
 		ProduceOptions{TargetCodec: CodecGzip, TimestampType: LogAppendTime}},
-	"before": {"message.timestamp.before.max.ms=1000,message.timestamp.after.max.ms=2000",
-		ProduceOptions{TargetCodec: CodecProducer, TimestampBeforeMaxMillis: 1000, TimestampAfterMaxMillis: 2000}},
+	"before": {"message.timestamp.before.max.ms=60000,message.timestamp.after.max.ms=90000",
+		ProduceOptions{TargetCodec: CodecProducer, TimestampBeforeMaxMillis: 60000, TimestampAfterMaxMillis: 90000}},
 }
 
-// produceOptions returns the options that the topic of a case has.
+// produceDelayMillis is how much earlier than the broker's clock the records of a case are, so that the time of the
+// append is none of theirs.
+const produceDelayMillis = 10000
+
+// options returns the options that the topic of a case has.
 func (c produceCase) options(now int64) ProduceOptions {
 	o := produceTopics[c.topic].opts
 	o.TopicPartition = c.topic + "-0"
@@ -178,7 +184,7 @@ func addCodecCases(add addCase) {
 		for _, topic := range topics {
 			add("valid "+codec.String(), topic, 9, batchOf(codec, keyed(0, 5, 3)))
 		}
-		add("idempotent "+codec.String(), "gzip", 9, batchOf(codec, keyed(0, 5), put64(producerIDPos, 77),
+		add("idempotent "+codec.String(), "gzip", 9, batchOf(codec, keyed(0, 5), put64(producerIDPos, 70+uint64(codec)),
 			put16(producerEpochPos, 3), put32(baseSequencePos, 0)))
 	}
 	add("zstd", "plain", 6, batchOf(CodecZstd, keyed(0)))
@@ -240,7 +246,7 @@ func addHeaderCases(add addCase) {
 		with("leader epoch 9", "plain", put32(leaderEpochPos, 9))
 		with("no sequence", "plain", put64(producerIDPos, 7), put16(producerEpochPos, 0))
 		with("sequence -5", "plain", put64(producerIDPos, 7), put16(producerEpochPos, 0), put32(baseSequencePos, math.MaxUint32-4))
-		with("no producer epoch", "plain", put64(producerIDPos, 1007), put32(baseSequencePos, 0))
+		with("no producer epoch", "plain", put64(producerIDPos, 1000+uint64(codec)), put32(baseSequencePos, 0))
 		with("producer id -2", "plain", put64(producerIDPos, math.MaxUint64-1), put32(baseSequencePos, 0))
 		with("sequence without producer", "plain", put32(baseSequencePos, 5))
 		with("append time bit", "plain", setBits(timestampTypeFlag))
@@ -334,8 +340,8 @@ func addTimestampCases(add addCase) {
 			add("largest timestamp "+codec.String(), topic, 9, func(now int64) []byte { return batchOf(codec, keyed(math.MaxInt64-now))(now) })
 		}
 		add("half an hour ahead "+codec.String(), "plain", 9, batchOf(codec, keyed(hour/2)))
-		add("old "+codec.String(), "before", 9, batchOf(codec, keyed(0, -60000, 0, -70000)))
-		add("ahead "+codec.String(), "before", 9, batchOf(codec, keyed(60000)))
+		add("old "+codec.String(), "before", 9, batchOf(codec, keyed(0, -600000, 0, -700000)))
+		add("ahead "+codec.String(), "before", 9, batchOf(codec, keyed(600000)))
 		add("descending "+codec.String(), "zstd", 9, batchOf(codec, keyed(0, -5, -9, 4)))
 	}
 	add("far ahead", "plain", 7, batchOf(CodecNone, keyed(2*hour)))
@@ -344,7 +350,7 @@ func addTimestampCases(add addCase) {
 		[]testRecord{{0, nil, nil}, {2 * hour, []byte("k"), nil}, {2 * hour, nil, nil}}))
 	add("null keys", "compact", 9, batchOf(CodecNone,
 		[]testRecord{{0, nil, nil}, {0, nil, nil}, {0, []byte{}, nil}, {0, nil, nil}, {0, nil, nil}, {0, nil, nil}}))
-	add("null key", "compact", 9, batchOf(CodecZstd, []testRecord{{0, nil, nil}, {0, []byte("k"), nil}}))
+	add("null key zstd", "compact", 9, batchOf(CodecZstd, []testRecord{{0, nil, nil}, {0, []byte("k"), nil}}))
 }
 
 func addRecordCases(add addCase) {
@@ -425,6 +431,7 @@ func addCompressionCases(add addCase) {
 	}
 	addLZ4Cases(add, plain)
 	addSnappyCases(add, plain)
+	addLevelCases(add)
 	var level bytes.Buffer
 	zw, _ := gzip.NewWriterLevel(&level, gzip.BestCompression)
 	zw.Name, zw.Comment, zw.Extra = "name", "comment", []byte{1, 2, 3, 4}
@@ -440,6 +447,34 @@ func addCompressionCases(add addCase) {
 	add("zstd: skippable frame", "plain", 9, rawBatch(CodecZstd, 3, skippable))
 }
 
+// addLevelCases makes Kafka's decoders read what the encoders here write, in several blocks and at all kinds of levels.
+func addLevelCases(add addCase) {
+	payload := rec(0, bytes.Join([][]byte{{0, 0, 0, 1}, appendVarlong(nil, 300_000), mixedBytes(300_000), {0}}, nil))
+	levels := map[Codec][]int{
+		CodecNone: {0}, CodecGzip: {0, -1, 1, 9}, CodecSnappy: {0}, CodecLZ4: {0, 1, 9, 17}, CodecZstd: {0, -100, 1, 3, 9, 22},
+	}
+	for codec, levels := range levels {
+		for _, level := range levels {
+			add(fmt.Sprintf("level %d %s", level, codec), "plain", 9, rawBatch(codec, 1, Compress(nil, codec, level, payload)))
+		}
+		add("level "+codec.String(), "zstd", 9, rawBatch(codec, 1, compressed(codec, payload)))
+	}
+}
+
+// mixedBytes returns n bytes of which some compress and some do not.
+func mixedBytes(n int) []byte {
+	r := rand.New(rand.NewPCG(3, 4))
+	out := make([]byte, n)
+	for i := range out {
+		if i>>14&1 == 0 {
+			out[i] = byte(r.Uint32())
+		} else {
+			out[i] = "the quick brown fox"[i%19] + byte(r.IntN(2))
+		}
+	}
+	return out
+}
+
 func addLZ4Cases(add addCase, plain []byte) {
 	options := map[string][]lz4.Option{
 		"content checksum": {lz4.ChecksumOption(true)},
@@ -448,7 +483,8 @@ func addLZ4Cases(add addCase, plain []byte) {
 		"wrong size":       {lz4.ChecksumOption(false), lz4.SizeOption(uint64(len(plain)) + 5)},
 		"4 MiB blocks":     {lz4.ChecksumOption(true), lz4.BlockSizeOption(lz4.Block4Mb)},
 	}
-	for name, o := range options {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		o := options[name]
 		var buf bytes.Buffer
 		w := lz4.NewWriter(&buf)
 		if err := w.Apply(append(o, lz4.ConcurrencyOption(1))...); err != nil {

@@ -36,8 +36,8 @@ func unsnappy(dst, src []byte, maxBytes int) ([]byte, error) {
 	if len(src) < len(xerialHeader) || !bytes.Equal(src[:xerialMagicBytes], xerialHeader[:xerialMagicBytes]) {
 		return unsnappyBlock(dst, src, maxBytes)
 	}
-	if compatible := int32(binary.BigEndian.Uint32(src[12:])); compatible < 1 {
-		return nil, corruptf("snappy: compatible version %d of the framing is not supported", compatible)
+	if version := int32(binary.BigEndian.Uint32(src[xerialMagicBytes:])); version < 1 {
+		return nil, corruptf("snappy: version %d of the framing is not supported", version)
 	}
 	src = src[len(xerialHeader):]
 	for len(src) > 0 {

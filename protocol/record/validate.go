@@ -75,7 +75,12 @@ const zstdRequestVersion = 7
 // ValidateProduce checks the records field of one partition in a Produce request and brings it into the form that is
 // appended, without looking at the log: everything here runs before the log's lock is taken. It does what Kafka's
 // ProduceRequest, UnifiedLog and LogValidator do together, in their order, so that the first fault decides
-// the answer. The only allocation for a batch that is kept as it came is the pooled buffer for its decompression.
+// the answer. A batch that is kept as it came costs no allocation but the pooled buffer for its decompression.
+//
+// It differs from Kafka 4.4.0 only where that answers UNKNOWN_SERVER_ERROR or not at all (null records, broken
+// compression, unknown codecs, odd offset deltas inside a compressed batch: refused here with the error that
+// fits), and where it stores what its own clients cannot read (records inside a compressed batch whose length lies, a
+// wrong LZ4 content checksum: refused; odd offset deltas of uncompressed records: written anew).
 //
 // The batch must be appended with its offsets and epoch stamped; ValidateProduce leaves its base offset 0. An error is
 // always a *ProduceError.
@@ -136,7 +141,7 @@ func checkHeader(b Batch, o *ProduceOptions) *ProduceError {
 			b.CRC(), crc, o.TopicPartition)
 	}
 	if !b.Codec().known() {
-		return refuse(kerr.InvalidRecord, "Unknown compression type id %d in topic partition %s", b.Codec(), o.TopicPartition)
+		return refuse(kerr.UnsupportedCompressionType, "Unknown compression type id %d in topic partition %s", b.Codec(), o.TopicPartition)
 	}
 	last, count := b.LastOffset(), b.Count()
 	switch {

@@ -45,8 +45,15 @@ func (v *produceValidator) run() (ProduceResult, *ProduceError) {
 	if target == CodecProducer {
 		target = v.batch.Codec()
 	}
-	if target == v.batch.Codec() && v.consecutive {
-		return v.stamp(), nil
+	if target == v.batch.Codec() {
+		if v.consecutive {
+			return v.stamp(), nil
+		}
+		if target != CodecNone {
+			return ProduceResult{}, refuse(kerr.InvalidRecord,
+				"The offset deltas of the records in the compressed batch are not consecutive in topic partition %s",
+				v.opts.TopicPartition)
+		}
 	}
 	return v.rebuild(payload, target)
 }

@@ -58,19 +58,22 @@ func unzstd(dst, src []byte, maxBytes int) ([]byte, error) {
 	most := min(bound, maxBytes+1)
 	dst = grow(dst, min(most, max(zstdGuessBytes, 4*len(src))))
 	for {
-		room := dst[:0:min(cap(dst), maxBytes+1)]
-		out, err := zstdDecoder().DecodeAll(src, room)
+		room := min(cap(dst), maxBytes+1)
+		out, err := zstdDecoder().DecodeAll(src, dst[:0:room])
+		// When the capacity ends inside a block the decoder may call that corruption.
+		full := errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out)+zstdMaxBlockBytes > room
 		switch {
 		case err == nil && len(out) <= maxBytes:
 			return out, nil
-		case err == nil:
-			return nil, limitf("zstd: more than %d bytes", maxBytes)
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case err != nil && !full:
 			return nil, corruptf("zstd: %v", err)
-		case cap(room) >= most:
+		case err != nil && room < most:
+			dst = make([]byte, 0, min(most, 4*room))
+		case err != nil && most <= maxBytes:
+			return nil, corruptf("zstd: %v", err)
+		default:
 			return nil, limitf("zstd: more than %d bytes", maxBytes)
 		}
-		dst = make([]byte, 0, min(most, 4*cap(room)))
 	}
 }
 
