@@ -19,6 +19,8 @@ type message interface {
 	Append(dst []byte, version int16) ([]byte, error)
 	// Decode sets the message from all of b, which is not retained.
 	Decode(b []byte, version int16) error
+	// AppendJSON appends the message as Kafka's tools print it.
+	AppendJSON(dst []byte, version int16) []byte
 }
 
 // Record is a data record of the metadata log; the types named in messages/*.txt as record implement it.

@@ -16,6 +16,7 @@ type golden struct {
 	name, variant string
 	version       int16
 	bytes         []byte
+	json          string
 }
 
 func readGolden(t testing.TB) []golden {
@@ -38,7 +39,7 @@ func readGolden(t testing.TB) []golden {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, golden{name: col[0], version: int16(v), variant: col[2], bytes: b})
+		out = append(out, golden{name: col[0], version: int16(v), variant: col[2], bytes: b, json: col[4]})
 	}
 	return out
 }
@@ -66,6 +67,18 @@ func TestMessagesOfKafkaDecodeAndEncodeToTheSameBytes(t *testing.T) {
 			if !versions[name][v] {
 				t.Errorf("%s v%d is not compared with Kafka", name, v)
 			}
+		}
+	}
+}
+
+func TestMessagesPrintTheJSONOfKafka(t *testing.T) {
+	for _, g := range readGolden(t) {
+		m := allMessages[g.name]()
+		if err := m.Decode(g.bytes, g.version); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(m.AppendJSON(nil, g.version)); got != g.json {
+			t.Errorf("%s v%d %s:\n got %s\nwant %s", g.name, g.version, g.variant, got, g.json)
 		}
 	}
 }

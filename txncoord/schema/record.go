@@ -18,6 +18,8 @@ type message interface {
 	Append(dst []byte, version int16) ([]byte, error)
 	// Decode sets the message from all of b, which is not retained.
 	Decode(b []byte, version int16) error
+	// AppendJSON appends the message as Kafka's tools print it.
+	AppendJSON(dst []byte, version int16) []byte
 	// DecodePrefix sets the message from the beginning of b and returns the rest.
 	DecodePrefix(b []byte, version int16) ([]byte, error)
 }

@@ -1,5 +1,5 @@
-// Command schemagen writes the Go code of the message schemas in a directory: NAME_gen.go for each NAME.txt, and
-// registry_gen.go, into the current directory.
+// Command schemagen writes the Go code of the message schemas in a directory: NAME_gen.go and NAME_json_gen.go
+// for each NAME.txt, and registry_gen.go, into the current directory.
 //
 //	schemagen -package metadata messages
 package main
@@ -47,6 +47,12 @@ func run(pkg string, args []string) error {
 			return err
 		}
 		if err := os.WriteFile(f.Name+"_gen.go", code, 0o644); err != nil {
+			return err
+		}
+		if code, err = schemagen.GenerateJSON(f, pkg); err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.Name+"_json_gen.go", code, 0o644); err != nil {
 			return err
 		}
 		files = append(files, f)
