@@ -1,0 +1,250 @@
+package groupcoord
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/internal/coordinator"
+)
+
+// waiter carries the first answer to a request from the shard to its caller.
+type waiter[T any] chan T
+
+func newWaiter[T any]() waiter[T] { return make(waiter[T], 1) }
+
+// reply gives the answer; later ones are dropped.
+func (w waiter[T]) reply(resp T) {
+	select {
+	case w <- resp:
+	default:
+	}
+}
+
+// JoinGroup handles JoinGroup v0 to v9. It waits until the rebalance ends.
+func (c *Coordinator) JoinGroup(ctx context.Context, caller Caller, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
+	fail := func(memberID string, code int16) *kmsg.JoinGroupResponse {
+		return finishJoin(req, &kmsg.JoinGroupResponse{Generation: -1, MemberID: memberID, ErrorCode: code})
+	}
+	if req.Group == "" {
+		return fail(req.MemberID, kerr.InvalidGroupID.Code)
+	}
+	if limits := c.opts.Config.Classic; req.SessionTimeoutMillis < limits.MinSessionTimeoutMillis || req.SessionTimeoutMillis > limits.MaxSessionTimeoutMillis {
+		return fail(req.MemberID, kerr.InvalidSessionTimeout.Code)
+	}
+	w := newWaiter[*kmsg.JoinGroupResponse]()
+	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
+		return struct{}{}, s.join(caller, req, w.reply), nil
+	}); err != nil {
+		// The step may have answered before it failed to be written.
+		select {
+		case resp := <-w:
+			return finishJoin(req, resp)
+		default:
+			return fail("", c.code("join group", err))
+		}
+	}
+	select {
+	case resp := <-w:
+		return finishJoin(req, resp)
+	case <-ctx.Done():
+		return fail(req.MemberID, coordinatorGone)
+	}
+}
+
+// coordinatorGone answers a request whose connection is gone.
+var coordinatorGone = kerr.CoordinatorNotAvailable.Code
+
+// finishJoin gives the answer the request's version. Before version 7 the name
+// of the protocol cannot be null.
+func finishJoin(req *kmsg.JoinGroupRequest, resp *kmsg.JoinGroupResponse) *kmsg.JoinGroupResponse {
+	out := *resp
+	out.Version = req.Version
+	if out.Protocol == nil && req.Version < 7 {
+		empty := ""
+		out.Protocol = &empty
+	}
+	if out.Members == nil {
+		out.Members = []kmsg.JoinGroupResponseMember{}
+	}
+	return &out
+}
+
+// syncProtocolVersion is the first SyncGroup that has to name the protocol.
+const syncProtocolVersion = 5
+
+// SyncGroup handles SyncGroup v0 to v5. It waits for the leader's assignment.
+func (c *Coordinator) SyncGroup(ctx context.Context, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
+	finish := func(resp *kmsg.SyncGroupResponse) *kmsg.SyncGroupResponse {
+		out := *resp
+		out.Version = req.Version
+		if out.MemberAssignment == nil {
+			out.MemberAssignment = []byte{}
+		}
+		return &out
+	}
+	fail := func(code int16) *kmsg.SyncGroupResponse { return finish(&kmsg.SyncGroupResponse{ErrorCode: code}) }
+	if req.Version >= syncProtocolVersion && (req.ProtocolType == nil || req.Protocol == nil) {
+		return fail(kerr.InconsistentGroupProtocol.Code)
+	}
+	if req.Group == "" {
+		return fail(kerr.InvalidGroupID.Code)
+	}
+	w := newWaiter[*kmsg.SyncGroupResponse]()
+	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
+		return struct{}{}, s.sync(req, w.reply), nil
+	}); err != nil {
+		select {
+		case resp := <-w:
+			return finish(resp)
+		default:
+			return fail(c.code("sync group", err))
+		}
+	}
+	select {
+	case resp := <-w:
+		return finish(resp)
+	case <-ctx.Done():
+		return fail(coordinatorGone)
+	}
+}
+
+// Heartbeat handles Heartbeat v0 to v4. While the group is loaded members are
+// told that all is well: they would gain nothing from another answer.
+func (c *Coordinator) Heartbeat(ctx context.Context, req *kmsg.HeartbeatRequest) *kmsg.HeartbeatResponse {
+	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
+	if req.Group == "" {
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return resp
+	}
+	_, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) { return s.heartbeat(req) })
+	if resp.ErrorCode = c.code("heartbeat", err); resp.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
+		resp.ErrorCode = 0
+	}
+	return resp
+}
+
+// LeaveGroup handles LeaveGroup v0 to v5. Before version 3 there is one member,
+// and its error is that of the answer.
+func (c *Coordinator) LeaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) *kmsg.LeaveGroupResponse {
+	const membersVersion = 3
+	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
+	if req.Group == "" {
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return resp
+	}
+	members := req.Members
+	if req.Version < membersVersion {
+		members = []kmsg.LeaveGroupRequestMember{{MemberID: req.MemberID}}
+	}
+	out, err := write(ctx, c, req.Group, func(s *shard) ([]kmsg.LeaveGroupResponseMember, effect, error) { return s.leave(req.Group, members) })
+	if code := c.code("leave group", err); code == kerr.UnknownMemberID.Code {
+		// There is no such group, so none of them is a member.
+		for _, m := range members {
+			answer := kmsg.NewLeaveGroupResponseMember()
+			answer.MemberID, answer.InstanceID, answer.ErrorCode = m.MemberID, m.InstanceID, code
+			out = append(out, answer)
+		}
+	} else {
+		resp.ErrorCode = code
+	}
+	if req.Version >= membersVersion {
+		resp.Members = out
+	} else if resp.ErrorCode == 0 && len(out) > 0 {
+		resp.ErrorCode = out[0].ErrorCode
+	}
+	return resp
+}
+
+// ListGroups handles ListGroups v0 to v5: the groups of all partitions that this
+// broker leads. One that is still being loaded fails the request, because its
+// groups would be missing.
+func (c *Coordinator) ListGroups(ctx context.Context, req *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse {
+	states := make(map[string]bool, len(req.StatesFilter))
+	for _, state := range req.StatesFilter {
+		states[strings.TrimSpace(strings.ToLower(state))] = true
+	}
+	types := make(map[GroupType]bool, len(req.TypesFilter))
+	for _, name := range req.TypesFilter {
+		types[ParseGroupType(name)] = true
+	}
+	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
+	resp.Groups = []kmsg.ListGroupsResponseGroup{}
+	for _, p := range c.rt.Partitions() {
+		groups, err := coordinator.Read(ctx, c.rt, p, func(s *shard) ([]kmsg.ListGroupsResponseGroup, error) { return s.list(states, types) })
+		switch code := c.code("list groups", err); code {
+		case 0:
+			resp.Groups = append(resp.Groups, groups...)
+		case kerr.NotCoordinator.Code:
+			// It was given up meanwhile; another broker lists its groups.
+		default:
+			resp.ErrorCode, resp.Groups = code, []kmsg.ListGroupsResponseGroup{}
+			return resp
+		}
+	}
+	return resp
+}
+
+// DescribeGroups handles DescribeGroups v0 to v6 for groups that the caller may
+// see. The groups come in the order of the request.
+func (c *Coordinator) DescribeGroups(ctx context.Context, ids []string, version int16) []kmsg.DescribeGroupsResponseGroup {
+	return perGroup(c, ids, func(ids []string) ([]kmsg.DescribeGroupsResponseGroup, error) {
+		return read(ctx, c, ids[0], func(s *shard) ([]kmsg.DescribeGroupsResponseGroup, error) { return s.describe(ids, version) })
+	}, func(id string, err error) kmsg.DescribeGroupsResponseGroup {
+		out := kmsg.NewDescribeGroupsResponseGroup()
+		out.Group, out.ErrorCode = id, c.code("describe groups", err)
+		return out
+	})
+}
+
+// DeleteGroups handles DeleteGroups v0 to v3 for groups that the caller may
+// delete. The results come in the order of the request.
+func (c *Coordinator) DeleteGroups(ctx context.Context, ids []string) []kmsg.DeleteGroupsResponseGroup {
+	return perGroup(c, ids, func(ids []string) ([]kmsg.DeleteGroupsResponseGroup, error) {
+		return write(ctx, c, ids[0], func(s *shard) ([]kmsg.DeleteGroupsResponseGroup, effect, error) { return s.deleteGroups(ids) })
+	}, func(id string, err error) kmsg.DeleteGroupsResponseGroup {
+		out := kmsg.NewDeleteGroupsResponseGroup()
+		out.Group, out.ErrorCode = id, c.code("delete groups", err)
+		return out
+	})
+}
+
+// perGroup runs an operation once per partition with the groups of it, and puts
+// the results into the order of ids. An operation that fails gives each of its
+// groups the error.
+func perGroup[T any](c *Coordinator, ids []string, run func(ids []string) ([]T, error), fail func(id string, err error) T) []T {
+	out := make([]T, len(ids))
+	byPartition := make(map[int32][]int)
+	for i, id := range ids {
+		p, err := c.partition(id)
+		if err != nil {
+			out[i] = fail(id, err)
+			continue
+		}
+		byPartition[p] = append(byPartition[p], i)
+	}
+	partitions := make([]int32, 0, len(byPartition))
+	for p := range byPartition {
+		partitions = append(partitions, p)
+	}
+	slices.Sort(partitions)
+	for _, p := range partitions {
+		positions := byPartition[p]
+		group := make([]string, len(positions))
+		for i, pos := range positions {
+			group[i] = ids[pos]
+		}
+		results, err := run(group)
+		for i, pos := range positions {
+			if err != nil {
+				out[pos] = fail(ids[pos], err)
+			} else {
+				out[pos] = results[i]
+			}
+		}
+	}
+	return out
+}

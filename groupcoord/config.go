@@ -1,0 +1,91 @@
+package groupcoord
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"gregor/groupcoord/classic"
+	"gregor/groupcoord/offsets"
+	"gregor/internal/coordinator"
+	"gregor/protocol/record"
+)
+
+// Caller is where a request comes from: the client id of its header, and the
+// client's address with a slash before it, as Kafka stores it.
+type Caller = classic.Caller
+
+// DeletedTopic is a topic that exists no more.
+type DeletedTopic = offsets.DeletedTopic
+
+// Config of the coordinator, by the broker config that it comes from.
+type Config struct {
+	// Classic groups: group.max.size, group.initial.rebalance.delay.ms,
+	// group.min.session.timeout.ms, group.max.session.timeout.ms.
+	Classic classic.Config
+	// Offsets: offset.metadata.max.bytes, offsets.retention.minutes.
+	Offsets offsets.Config
+	// RetentionCheckInterval is offsets.retention.check.interval.ms.
+	RetentionCheckInterval time.Duration
+	// CommitTimeout is offsets.commit.timeout.ms: how long a write waits for the
+	// replicas.
+	CommitTimeout time.Duration
+	// LoadBufferBytes is offsets.load.buffer.size.
+	LoadBufferBytes int
+	// Compression is offsets.topic.compression.codec.
+	Compression record.Codec
+}
+
+// DefaultConfig returns Kafka's defaults.
+func DefaultConfig() Config {
+	return Config{
+		Classic: classic.Config{
+			MaxSize: math.MaxInt32, InitialRebalanceDelay: 3 * time.Second, NewMemberJoinTimeout: 5 * time.Minute,
+			MinSessionTimeoutMillis: 6000, MaxSessionTimeoutMillis: 1_800_000,
+		},
+		Offsets:                offsets.Config{MetadataMaxBytes: 4096, RetentionMillis: 10080 * 60_000},
+		RetentionCheckInterval: 10 * time.Minute,
+		CommitTimeout:          5 * time.Second,
+		LoadBufferBytes:        5 << 20,
+	}
+}
+
+// Options of a [Coordinator].
+type Options struct {
+	Config Config
+	// Log gives access to the partitions of __consumer_offsets.
+	Log coordinator.Log
+	// NumPartitions returns how many partitions __consumer_offsets has, or will
+	// have when it is created.
+	NumPartitions func() int32
+	Events        Events
+	Logger        *slog.Logger
+}
+
+// Events is told what happens. Unset functions are not called.
+type Events struct {
+	Runtime coordinator.Events
+	// RebalanceCompleted is called when a classic group becomes stable.
+	RebalanceCompleted func()
+	// OffsetsCommitted is called with the number of offsets of each commit.
+	OffsetsCommitted func(n int)
+	// OffsetsDeleted is called with the number of partitions of an OffsetDelete.
+	OffsetsDeleted func(n int)
+}
+
+func (e *Events) rebalanceCompleted() {
+	if e.RebalanceCompleted != nil {
+		e.RebalanceCompleted()
+	}
+}
+
+// newMemberUUID is a random UUID in its usual form, which ends a member id.
+func newMemberUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,115 @@
+package groupcoord
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/groupcoord/classic"
+	"gregor/groupcoord/schema"
+)
+
+// describeErrorVersion is the first DescribeGroups that says why a group is
+// dead (KIP-1043).
+const describeErrorVersion = 6
+
+// join handles JoinGroup. The group is made for a member that has no id yet.
+func (s *shard) join(caller Caller, req *kmsg.JoinGroupRequest, reply func(*kmsg.JoinGroupResponse)) effect {
+	g, exists := s.groups.Get(req.Group)
+	var taken []schema.Record
+	if exists && g.kind() != TypeClassic {
+		if g.kind() == TypeShare || !g.isEmpty() {
+			reply(&kmsg.JoinGroupResponse{Generation: -1, ErrorCode: kerr.InconsistentGroupProtocol.Code})
+			return effect{}
+		}
+		// An empty group of another protocol gives its id away.
+		taken = s.deleteGroup(g)
+		s.groups.Delete(req.Group)
+		exists = false
+	}
+	if !exists && req.MemberID != "" {
+		reply(&kmsg.JoinGroupResponse{Generation: -1, MemberID: req.MemberID, ErrorCode: kerr.UnknownMemberID.Code})
+		return effect{}
+	}
+	if !exists {
+		s.newSimple(req.Group)
+	}
+	e := s.classic.Join(s.Classic(req.Group), !exists, caller, req, reply)
+	e.Records = append(taken, e.Records...)
+	return e
+}
+
+// sync handles SyncGroup.
+func (s *shard) sync(req *kmsg.SyncGroupRequest, reply func(*kmsg.SyncGroupResponse)) effect {
+	g := s.Classic(req.Group)
+	if g == nil || g.IsEmpty() {
+		reply(&kmsg.SyncGroupResponse{ErrorCode: kerr.UnknownMemberID.Code})
+		return effect{}
+	}
+	return s.classic.Sync(g, req, reply)
+}
+
+// heartbeat handles Heartbeat.
+func (s *shard) heartbeat(req *kmsg.HeartbeatRequest) (struct{}, effect, error) {
+	g := s.Classic(req.Group)
+	if g == nil {
+		return struct{}{}, effect{}, kerr.UnknownMemberID
+	}
+	return struct{}{}, effect{}, s.classic.Heartbeat(g, req)
+}
+
+// leave handles LeaveGroup.
+func (s *shard) leave(id string, members []kmsg.LeaveGroupRequestMember) ([]kmsg.LeaveGroupResponseMember, effect, error) {
+	g := s.Classic(id)
+	if g == nil {
+		return nil, effect{}, kerr.UnknownMemberID
+	}
+	out, e := s.classic.Leave(g, members)
+	return out, e, nil
+}
+
+// list handles ListGroups: the committed groups in the states and of the types
+// asked for; empty filters let all through.
+func (s *shard) list(states map[string]bool, types map[GroupType]bool) ([]kmsg.ListGroupsResponseGroup, error) {
+	all := maps.Collect(s.groups.AllCommitted())
+	var out []kmsg.ListGroupsResponseGroup
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		g := all[id]
+		if len(types) > 0 && !types[g.kind()] {
+			continue
+		}
+		listed := g.listed()
+		if len(states) > 0 && !states[strings.ToLower(listed.GroupState)] {
+			continue
+		}
+		out = append(out, listed)
+	}
+	return out, nil
+}
+
+// describe handles DescribeGroups, which knows classic groups only.
+func (s *shard) describe(ids []string, version int16) ([]kmsg.DescribeGroupsResponseGroup, error) {
+	out := make([]kmsg.DescribeGroupsResponseGroup, 0, len(ids))
+	for _, id := range ids {
+		g, ok := s.groups.GetCommitted(id)
+		if c, isClassic := g.(classicGroup); ok && isClassic {
+			out = append(out, c.Describe())
+			continue
+		}
+		dead := kmsg.NewDescribeGroupsResponseGroup()
+		dead.Group, dead.State = id, classic.Dead.String()
+		if version >= describeErrorVersion {
+			dead.ErrorCode = kerr.GroupIDNotFound.Code
+			message := "Group " + id + " not found."
+			if ok {
+				message = "Group " + id + " is not a classic group."
+			}
+			dead.ErrorMessage = &message
+		}
+		out = append(out, dead)
+	}
+	return out, nil
+}
