@@ -24,9 +24,8 @@ var (
 	// ErrUnexpectedOffset says that a follower's batch starts below the log end, or that the offsets of an
 	// append do not increase.
 	ErrUnexpectedOffset = errors.New("unexpected append offset")
-	// ErrInvalidTxnState says that a transactional batch belongs to no transaction that is open here or was
-	// verified with the coordinator (KIP-890).
-	ErrInvalidTxnState = errors.New("transactional batch outside a verified transaction")
+	// ErrInconsistentTopicID says that the directory belongs to another topic id.
+	ErrInconsistentTopicID = errors.New("inconsistent topic id")
 	// ErrEmptyAppend says that an append holds no batch.
 	ErrEmptyAppend = errors.New("append without a batch")
 )
@@ -58,3 +57,28 @@ func (e *StorageError) Error() string {
 
 // Unwrap makes errors.Is find both ErrStorage and the cause.
 func (e *StorageError) Unwrap() []error { return []error{ErrStorage, e.Cause} }
+
+// UnexpectedOffsetError tells which offsets a follower could not append. It is an ErrUnexpectedOffset.
+type UnexpectedOffsetError struct {
+	FirstOffset, LastOffset int64 // of the batches
+	LogEndOffset            int64
+}
+
+func (e *UnexpectedOffsetError) Error() string {
+	return fmt.Sprintf("unexpected append offset: batches %d-%d, log end %d", e.FirstOffset, e.LastOffset, e.LogEndOffset)
+}
+
+// Unwrap makes errors.Is find ErrUnexpectedOffset.
+func (e *UnexpectedOffsetError) Unwrap() error { return ErrUnexpectedOffset }
+
+// offsetError is an ErrOffsetOutOfRange with the numbers.
+type offsetError struct {
+	op                string
+	offset, low, high int64
+}
+
+func (e *offsetError) Error() string {
+	return fmt.Sprintf("offset out of range: %s %d is not in [%d, %d]", e.op, e.offset, e.low, e.high)
+}
+
+func (e *offsetError) Unwrap() error { return ErrOffsetOutOfRange }

@@ -1,92 +1,480 @@
 package storage
 
 import (
-	"io"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"gregor/storage/producer"
+	"gregor/storage/segment"
+	"gregor/storage/vfs"
 )
 
-// Log is one partition.
-type Log struct{}
+// Log is one partition. All methods may be called from any goroutine; those that change the log exclude each
+// other, those that read take no lock.
+type Log struct {
+	opts    LogOptions
+	fs      vfs.FS
+	log     *slog.Logger
+	epochs  *epochCache
+	topicID topicIDFile
 
-// FileRange is bytes of a segment that were promised to a reader: they stay readable and unchanged until
-// Release, whatever happens to the log; after a truncation below its end it answers ErrRangeGone instead.
-type FileRange interface {
-	// Len is the number of bytes.
-	Len() int
-	// ReadAt reads from the range; off counts from its start.
-	io.ReaderAt
-	// SendTo sends up to n bytes from off to a socket by sendfile, returns how many were taken (EAGAIN as the
-	// error when the socket is full). ErrNoSendfile when the file has no descriptor.
-	SendTo(dstFd uintptr, off int64, n int) (int, error)
-	// Release gives the range up; exactly once.
-	Release()
+	state    atomic.Pointer[State]
+	config   atomic.Pointer[LogConfig]
+	observer atomic.Pointer[func(*State)]
+
+	failure  atomic.Pointer[StorageError] // set once; the log writes nothing more
+	reported atomic.Bool                  // Events.Failed has been told
+
+	mu sync.Mutex // the writer's lock
+	w  writer     // guarded by mu
+
+	flush flusher
+	bg    background
 }
 
-// Fetched is the result of Read.
-type Fetched struct {
-	Range        FileRange    // nil when there is nothing to read
-	AbortedTxns  []AbortedTxn // with UpToLastStable only
-	State        *State       // the view the read was made on
-	FirstPartial bool         // the first batch is larger than maxBytes and cut
+// writer is what the holder of the writer's lock works on; the State is made from it.
+type writer struct {
+	dir         string
+	producers   *producer.Manager
+	segments    []*segment.Segment // never changed in place: States share it
+	active      *segment.Segment
+	sealedBytes int64 // of all segments but the active one
+
+	logStart, highWatermark, logEnd int64
+
+	generation   int64   // truncations so far
+	jitterMillis int64   // of the active segment
+	reserveAt    int64   // size of the active segment at which to reserve more blocks
+	unsealed     []int64 // bases of segments that are sealed but not yet synced whole, ascending
+	trash        trash
+	flushTimer   *time.Timer // of flush.ms, while armed
+	remoteEnd    int64       // last offset that tiered storage holds
+	closed       bool
 }
 
-func OpenLog(o LogOptions) (*Log, error) { return nil, ErrClosed }
+// State returns the newest published view.
+func (l *Log) State() *State { return l.state.Load() }
 
-func (l *Log) State() *State            { return nil }
-func (l *Log) TopicID() [16]byte        { return [16]byte{} }
-func (l *Log) Dir() string              { return "" }
-func (l *Log) Topic() string            { return "" }
-func (l *Log) Partition() int32         { return 0 }
-func (l *Log) Config() LogConfig        { return LogConfig{} }
-func (l *Log) UpdateConfig(c LogConfig) {}
-func (l *Log) Err() error               { return nil } // failure that the log is latched on
+// Topic returns the topic's name.
+func (l *Log) Topic() string { return l.opts.Topic }
 
-// Appends. batches is modified in place (base offsets, epochs) and not kept.
-func (l *Log) AppendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions) (AppendInfo, error) {
-	return AppendInfo{}, ErrClosed
+// Partition returns the partition's number.
+func (l *Log) Partition() int32 { return l.opts.Partition }
+
+// Config returns the configs in force.
+func (l *Log) Config() LogConfig { return *l.config.Load() }
+
+// Dir returns the partition's directory.
+func (l *Log) Dir() string {
+	l.mu.Lock()
+	defer l.unlock()
+	return l.w.dir
 }
 
-// AppendAsFollower appends verbatim; batches of an epoch above leaderEpoch (the replica's own) and a cut batch at the end are left out.
-func (l *Log) AppendAsFollower(batches []byte, leaderEpoch int32) (AppendInfo, error) {
-	return AppendInfo{}, ErrClosed
+// TopicID returns the topic's id, zero when it is not known.
+func (l *Log) TopicID() [16]byte { return l.topicID.get() }
+
+// Err returns the failure that made the log stop writing, nil while there is none.
+func (l *Log) Err() error {
+	if f := l.failure.Load(); f != nil {
+		return f
+	}
+	return nil
 }
 
-// AppendRaft appends verbatim without syncing; the caller calls Flush.
-func (l *Log) AppendRaft(batches []byte) (AppendInfo, error) { return AppendInfo{}, ErrClosed }
-
-func (l *Log) Read(offset int64, maxBytes int, upTo Bound, minOneBatch bool) (Fetched, error) {
-	return Fetched{}, ErrClosed
+// SetObserver sets a function that is called with each newly published State whose offsets differ from the one
+// before, in order, with the writer's lock held: it must be quick, must not block and must not call the log.
+func (l *Log) SetObserver(observer func(*State)) {
+	l.mu.Lock()
+	defer l.unlock()
+	if observer == nil {
+		l.observer.Store(nil)
+		return
+	}
+	l.observer.Store(&observer)
 }
 
-// ReadBatches reads whole batches into memory: at least one when there is one; io.EOF at the bound. buf is reused when large enough.
-func (l *Log) ReadBatches(offset int64, buf []byte, maxBytes int, upTo Bound) ([]byte, error) {
-	return nil, ErrClosed
+// UpdateConfig puts other configs in force.
+func (l *Log) UpdateConfig(c LogConfig) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.config.Store(&c)
+	l.w.active.SetOptions(l.segmentOptions())
+	l.w.jitterMillis = rollJitter(c)
 }
 
-func (l *Log) UpdateHighWatermark(hw int64) (int64, error)        { return 0, ErrClosed } // clamped; returns the new one; may go back
-func (l *Log) TruncateTo(offset int64) error                      { return ErrClosed }
-func (l *Log) TruncateFullyAndStartAt(offset int64) error         { return ErrClosed }
-func (l *Log) IncrementLogStartOffset(offset int64) (bool, error) { return false, ErrClosed }
-func (l *Log) OffsetForTimestamp(ts int64, upTo Bound) (TimestampOffset, error) {
-	return TimestampOffset{}, ErrClosed
+func (l *Log) segmentOptions() segment.Options {
+	c := l.config.Load()
+	return segment.Options{
+		Files: l.opts.Files, Indexes: l.opts.Indexes,
+		IndexIntervalBytes: c.IndexIntervalBytes, IndexMaxBytes: c.SegmentIndexBytes,
+		MaxBytes: c.SegmentBytes, Preallocate: c.Preallocate,
+		Failed: func(err error) {
+			l.fail("read", err)
+			l.report()
+		},
+	}
 }
-func (l *Log) EndOffsetForEpoch(epoch int32) (foundEpoch int32, endOffset int64) { return -1, -1 }
-func (l *Log) EpochForOffset(offset int64) (int32, bool)                         { return -1, false }
-func (l *Log) EpochEntries() []EpochEntry                                        { return nil }
-func (l *Log) AssignEpochStart(epoch int32, offset int64) error                  { return ErrClosed }
-func (l *Log) LatestEpoch() (int32, bool)                                        { return -1, false }
 
-func (l *Log) DeleteOldSegments(now time.Time) (int, error)     { return 0, ErrClosed }
-func (l *Log) Roll() error                                      { return ErrClosed }
-func (l *Log) Flush(upTo int64) error                           { return ErrClosed } // exclusive; group commit
-func (l *Log) LastFlushed() time.Time                           { return time.Time{} }
-func (l *Log) AbortedTxns(from, to int64) ([]AbortedTxn, error) { return nil, ErrClosed }
-func (l *Log) StartVerification(producerID int64, epoch int16, sequence int32, supportsEpochBump bool) (guard uint64) {
+// rollJitter spreads the rolls by time of many partitions.
+func rollJitter(c LogConfig) int64 {
+	if limit := min(c.SegmentJitterMillis, c.SegmentMillis); limit > 0 {
+		return rand.Int64N(limit)
+	}
 	return 0
 }
-func (l *Log) HasOngoingTxn(producerID int64, epoch int16) bool { return false }
-func (l *Log) ExpireProducers(now time.Time)                    {}
-func (l *Log) RenameDir(dir string) error                       { return ErrClosed } // the directory itself is renamed
-func (l *Log) Close() error                                     { return ErrClosed } // clean
-func (l *Log) CloseUnclean()                                    {}                   // drops descriptors, writes nothing
-func (l *Log) Delete() error                                    { return ErrClosed } // closes and removes the directory
+
+func nowMillis() int64 { return time.Now().UnixMilli() }
+
+// fail latches a failure of the file system. The first one counts.
+func (l *Log) fail(op string, cause error) error {
+	f := &StorageError{Op: op, Dir: l.opts.Dir, Cause: cause}
+	if l.failure.CompareAndSwap(nil, f) {
+		l.log.Error("Log storage failed", "dir", l.opts.Dir, "operation", op, "error", cause)
+	}
+	return l.failure.Load()
+}
+
+// unlock releases the writer's lock and tells the owner of a failure that was met under it.
+func (l *Log) unlock() {
+	l.mu.Unlock()
+	l.report()
+}
+
+func (l *Log) report() {
+	if f := l.failure.Load(); f != nil && l.opts.Events.Failed != nil && !l.reported.Swap(true) {
+		l.opts.Events.Failed(l, f)
+	}
+}
+
+// usable returns why the log cannot be written to, if so.
+func (l *Log) usable() error {
+	if f := l.failure.Load(); f != nil {
+		return f
+	}
+	if l.w.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// setSegments replaces the segments; the last one is the active one.
+func (w *writer) setSegments(segments []*segment.Segment) {
+	w.segments = segments
+	w.active = segments[len(segments)-1]
+	w.sealedBytes = 0
+	for _, s := range segments[:len(segments)-1] {
+		w.sealedBytes += s.SizeBytes()
+	}
+}
+
+// publish makes the writer's view the readers'. With the writer's lock held.
+func (l *Log) publish() *State {
+	w := &l.w
+	s := &State{
+		LogStartOffset: w.logStart, HighWatermark: w.highWatermark, LastStableOffset: w.highWatermark,
+		LogEndOffset: w.logEnd, ActiveSegmentBase: w.active.Base(), RecoveryPoint: l.recoveryPoint(),
+		LatestEpoch: l.epochs.latest(), Segments: len(w.segments),
+		segments: w.segments, activeBytes: w.active.SizeBytes(), generation: w.generation,
+	}
+	s.SizeBytes = w.sealedBytes + s.activeBytes
+	if unstable, ok := w.producers.FirstUnstableOffset(); ok {
+		s.LastStableOffset = min(s.LastStableOffset, max(unstable, w.logStart))
+	}
+	s.check()
+	old := l.state.Swap(s)
+	observer := l.observer.Load()
+	if observer != nil && (old == nil || old.LogEndOffset != s.LogEndOffset || old.HighWatermark != s.HighWatermark ||
+		old.LastStableOffset != s.LastStableOffset || old.LogStartOffset != s.LogStartOffset) {
+		(*observer)(s)
+	}
+	return s
+}
+
+// recoveryPoint is the offset up to which the data is synced, or the start of the oldest segment of which more
+// than the data must be synced before recovery may pass it over.
+func (l *Log) recoveryPoint() int64 {
+	flushed := l.flush.flushed()
+	if len(l.w.unsealed) > 0 {
+		flushed = min(flushed, l.w.unsealed[0])
+	}
+	return min(flushed, l.w.logEnd)
+}
+
+// UpdateHighWatermark raises the high watermark to hw, clamped to the log; it never lowers it (only truncation
+// does). It returns the one in force.
+func (l *Log) UpdateHighWatermark(hw int64) (int64, error) {
+	if s := l.state.Load(); hw <= s.HighWatermark {
+		return s.HighWatermark, nil
+	}
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return l.w.highWatermark, err
+	}
+	if hw = min(hw, l.w.logEnd); hw > l.w.highWatermark {
+		l.setHighWatermark(hw)
+		l.publish()
+	}
+	return l.w.highWatermark, nil
+}
+
+func (l *Log) setHighWatermark(hw int64) {
+	l.w.highWatermark = hw
+	l.w.producers.OnHighWatermark(hw)
+}
+
+// IncrementLogStartOffset raises the log start offset, which may not pass the high watermark
+// (ErrOffsetOutOfRange). It tells whether it grew. Files are deleted by DeleteOldSegments.
+func (l *Log) IncrementLogStartOffset(offset int64) (bool, error) {
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return false, err
+	}
+	return l.incrementLogStart(offset)
+}
+
+func (l *Log) incrementLogStart(offset int64) (bool, error) {
+	w := &l.w
+	if offset > w.highWatermark {
+		return false, &offsetError{op: "log start offset", offset: offset, low: w.logStart, high: w.highWatermark}
+	}
+	if offset <= w.logStart {
+		return false, nil
+	}
+	w.logStart = offset
+	w.producers.OnLogStartIncremented(offset)
+	if l.epochs.truncateStart(offset) {
+		l.bg.run(l.flushEpochs)
+	}
+	l.publish()
+	return true, nil
+}
+
+func (l *Log) flushEpochs() {
+	if l.failure.Load() != nil {
+		return
+	}
+	if err := l.epochs.flush(); err != nil {
+		_ = l.fail("write of the leader epochs", err)
+		l.report()
+	}
+}
+
+// AssignEpochStart notes that the records of a leader epoch start at an offset, durably. A new leader calls it
+// with the log end before it serves.
+func (l *Log) AssignEpochStart(epoch int32, offset int64) error {
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if err := l.assignEpoch(epoch, offset); err != nil {
+		return err
+	}
+	l.publish()
+	return nil
+}
+
+func (l *Log) assignEpoch(epoch int32, offset int64) error {
+	if !l.epochs.assign(epoch, offset) {
+		return nil
+	}
+	if err := l.epochs.flush(); err != nil {
+		return l.fail("write of the leader epochs", err)
+	}
+	return nil
+}
+
+// LatestEpoch returns the newest leader epoch; ok is false when there is none.
+func (l *Log) LatestEpoch() (epoch int32, ok bool) {
+	epoch = l.epochs.latest()
+	return epoch, epoch >= 0
+}
+
+// EndOffsetForEpoch returns the newest leader epoch at or below epoch, and the offset after its last record;
+// (-1, -1) when the log cannot tell.
+func (l *Log) EndOffsetForEpoch(epoch int32) (foundEpoch int32, endOffset int64) {
+	return l.epochs.endOffset(epoch, l.state.Load().LogEndOffset)
+}
+
+// EpochForOffset returns the leader epoch of the record at an offset.
+func (l *Log) EpochForOffset(offset int64) (epoch int32, ok bool) { return l.epochs.forOffset(offset) }
+
+// EpochEntries returns the history of leader epochs, ascending.
+func (l *Log) EpochEntries() []EpochEntry { return l.epochs.all() }
+
+// ActiveProducers returns what is remembered of the producers, by id (DescribeProducers).
+func (l *Log) ActiveProducers() []producer.State {
+	l.mu.Lock()
+	defer l.unlock()
+	return l.w.producers.Active()
+}
+
+// StartVerification begins the verification of a transaction with its coordinator: the guard goes into
+// AppendOptions afterwards; 0 when none is needed because the transaction is open here or verification is off.
+func (l *Log) StartVerification(o producer.VerificationOptions) (guard uint64, err error) {
+	if !l.opts.VerifyTransactions {
+		return 0, nil
+	}
+	l.mu.Lock()
+	defer l.unlock()
+	if o.NowMillis == 0 {
+		o.NowMillis = nowMillis()
+	}
+	return l.w.producers.StartVerification(o)
+}
+
+// HasOngoingTxn tells whether the producer has a transaction open here under this epoch.
+func (l *Log) HasOngoingTxn(producerID int64, epoch int16) bool {
+	l.mu.Lock()
+	defer l.unlock()
+	return l.w.producers.HasOpenTxn(producerID, epoch)
+}
+
+// HasLateTxn tells whether the oldest open transaction should have ended long ago (PartitionsWithLateTransactionsCount).
+func (l *Log) HasLateTxn(now time.Time, maxTransactionTimeoutMillis int64) bool {
+	l.mu.Lock()
+	defer l.unlock()
+	return l.w.producers.HasLateTxn(now.UnixMilli(), maxTransactionTimeoutMillis)
+}
+
+// ExpireProducers forgets producers silent for producer.id.expiration.ms.
+func (l *Log) ExpireProducers(now time.Time) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.w.producers.ExpireBefore(now.UnixMilli())
+}
+
+// SetProducerExpiration changes producer.id.expiration.ms.
+func (l *Log) SetProducerExpiration(millis int64) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.w.producers.SetExpiration(millis)
+}
+
+// RenameDir renames the partition's directory (deletion, promotion of a future replica) and syncs the parent.
+func (l *Log) RenameDir(dir string) error {
+	l.lockIdle()
+	defer l.unlock()
+	w := &l.w
+	if err := l.fs.Rename(w.dir, dir); err != nil {
+		return l.fail("rename of the directory", err)
+	}
+	w.dir = dir
+	for _, s := range w.segments {
+		if err := s.DirRenamed(dir); err != nil {
+			return l.fail("rename of the directory", err)
+		}
+	}
+	w.trash.dirRenamed(dir)
+	w.producers.SetDir(dir)
+	l.epochs.setDir(dir)
+	l.topicID.setDir(dir)
+	l.flush.dirRenamed(dir)
+	if err := l.fs.SyncDir(filepath.Dir(dir)); err != nil {
+		return l.fail("rename of the directory", err)
+	}
+	return nil
+}
+
+// Close stops the log cleanly: everything is synced, the indexes are cut to their entries, a producer snapshot
+// at the log end is written. Ranges handed out stay readable.
+func (l *Log) Close() error {
+	l.lockIdle()
+	defer l.unlock()
+	w := &l.w
+	if w.closed {
+		return ErrClosed
+	}
+	w.stop()
+	if f := l.failure.Load(); f != nil {
+		return errors.Join(f, l.closeFiles())
+	}
+	if err := l.closeClean(); err != nil {
+		return errors.Join(l.fail("clean close", err), l.closeFiles())
+	}
+	l.publish()
+	return l.closeFiles()
+}
+
+func (l *Log) closeClean() error {
+	w := &l.w
+	if err := l.topicID.flush(); err != nil {
+		return err
+	}
+	if err := w.active.SealLater(); err != nil {
+		return err
+	}
+	trim := w.active.Trim
+	if l.config.Load().KeepActiveIndexSize {
+		trim = w.active.WriteIndexes
+	}
+	if err := trim(); err != nil {
+		return err
+	}
+	if err := l.flush.syncSegments(w.segments); err != nil {
+		return err
+	}
+	if err := w.active.SyncAll(); err != nil {
+		return err
+	}
+	if err := l.epochs.flush(); err != nil {
+		return err
+	}
+	if err := w.producers.TakeSnapshot(); err != nil {
+		return err
+	}
+	if err := l.fs.SyncDir(w.dir); err != nil {
+		return err
+	}
+	l.flush.advance(w.logEnd, w.generation)
+	return nil
+}
+
+// stop ends the timers. What they would have done is done by the next start.
+func (w *writer) stop() {
+	w.closed = true
+	if w.flushTimer != nil {
+		w.flushTimer.Stop()
+	}
+	w.trash.stop()
+}
+
+func (l *Log) closeFiles() error {
+	var err error
+	for _, s := range l.w.segments {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// CloseUnclean gives up the descriptors and writes nothing: for a log whose directory failed or is about to be
+// removed.
+func (l *Log) CloseUnclean() {
+	l.lockIdle()
+	defer l.unlock()
+	if l.w.closed {
+		return
+	}
+	l.w.stop()
+	// Nothing is written any more, so there is nothing that closing could lose.
+	_ = l.closeFiles()
+}
+
+// Delete closes the log and removes its directory.
+func (l *Log) Delete() error {
+	l.CloseUnclean()
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.fs.RemoveAll(l.w.dir); err != nil {
+		return l.fail("removal of the directory", err)
+	}
+	return nil
+}

@@ -1,8 +1,11 @@
 package storage
 
 import (
+	"io"
 	"log/slog"
 
+	"gregor/storage/checkpoint"
+	"gregor/storage/segment"
 	"gregor/storage/vfs"
 )
 
@@ -39,18 +42,14 @@ type Events struct {
 	// truncation changes the files, because offsets above it will be written anew. An error stops the truncation.
 	// It must not call the log, except State.
 	RecoveryPointLowered func(l *Log, offset int64) error
-	// LogStartMoved is told when the log start offset has grown.
-	LogStartMoved func(l *Log, offset int64)
-	// OffsetsMoved is told after appends, truncations and moves of the high watermark have been published, with
-	// the writer's lock held: it must be quick, not block and not call the log, except State.
-	OffsetsMoved func(l *Log)
 }
 
 // LogOptions open a partition. FS or Files, Dir and Config are required.
 type LogOptions struct {
 	FS        vfs.FS
-	Files     *vfs.Cache // descriptors; nil for a cache of its own
-	Dir       string     // the partition's directory; created when missing
+	Files     *vfs.Cache          // descriptors; nil for a cache of its own
+	Indexes   *segment.IndexCache // memory for indexes of sealed segments; nil for a cache of its own
+	Dir       string              // the partition's directory; created when missing
 	Topic     string
 	Partition int32
 	TopicID   [16]byte // zero when unknown: taken from partition.metadata
@@ -61,13 +60,8 @@ type LogOptions struct {
 	RecoveryPoint  int64
 	// HadCleanShutdown makes the start lazy: no file is scanned but the end of the last segment.
 	HadCleanShutdown bool
-	// Raft makes a log of the metadata quorum: no producer state, no partition configs.
-	Raft bool
-
 	// ProducerExpirationMillis is producer.id.expiration.ms, 0 for Kafka's default of a day.
 	ProducerExpirationMillis int64
-	// MaxTransactionTimeoutMillis is transaction.max.timeout.ms, 0 for Kafka's default of 15 minutes.
-	MaxTransactionTimeoutMillis int64
 	// VerifyTransactions is transaction.partition.verification.enable.
 	VerifyTransactions bool
 
@@ -82,10 +76,13 @@ type AppendOptions struct {
 	// meanwhile; 0 when none was needed.
 	Guard uint64
 	// TransactionVersion is the one of the transaction marker (WriteTxnMarkers v2) or of the producer: 2 makes
-	// the checks of KIP-890 part 2 apply.
+	// the checks of KIP-890 part 2 and KIP-1228 apply.
 	TransactionVersion int8
 	// LogAppendTimeMillis is what ValidateProduce stamped, -1 for CreateTime; handed back in AppendInfo.
 	LogAppendTimeMillis int64
+	// AloneInSync says that the leader is its only in-sync replica: the high watermark follows the log end in
+	// the same publication.
+	AloneInSync bool
 	// NoWait leaves the sync that flush.messages asks for to a later Flush by the caller.
 	NoWait bool
 }
@@ -121,7 +118,27 @@ type TimestampOffset struct {
 const MaxTimestamp int64 = -3
 
 // EpochEntry says that a leader epoch starts at an offset.
-type EpochEntry struct {
-	Epoch       int32
-	StartOffset int64
+type EpochEntry = checkpoint.EpochEntry
+
+// FileRange is bytes of a segment that were promised to a reader: they stay readable and unchanged until
+// Release, whatever happens to the log. After a truncation below its end it answers segment.ErrRangeGone
+// instead. A *segment.Range is one.
+type FileRange interface {
+	// Len is the number of bytes.
+	Len() int
+	// ReadAt reads from the range; off counts from its start.
+	io.ReaderAt
+	// SendTo sends up to n bytes from off to a non-blocking socket and returns how many it took; EAGAIN is the
+	// error when the socket is full, segment.ErrNoSendfile when the file has no descriptor.
+	SendTo(dstFd uintptr, off int64, n int) (int, error)
+	// Release gives the range up.
+	Release()
+}
+
+// Fetched is the result of Read.
+type Fetched struct {
+	Range        FileRange    // nil when there is nothing to read
+	AbortedTxns  []AbortedTxn // with UpToLastStable only
+	State        *State       // the view the read was made on
+	FirstPartial bool         // the first batch is larger than maxBytes and cut
 }

@@ -1,0 +1,191 @@
+package storage
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gregor/storage/segment"
+	"gregor/storage/vfs"
+)
+
+// flusher makes batches durable. Many that wait share one sync (group commit): whoever comes while a sync runs
+// waits for it and then, if its batches came too late for it, for the next one, which one of them runs for all.
+type flusher struct {
+	fs         vfs.FS
+	lastMillis atomic.Int64 // when the last sync ended
+
+	mu         sync.Mutex
+	done       int64         // everything below is durable
+	generation int64         // truncations that done takes into account
+	syncing    chan struct{} // closed when the running sync ends; nil when none runs
+	dir        string        // to be synced together with its files when dirty
+	dirty      int64         // counts creations and renames in dir
+	dirDone    int64         // of these, durable
+	parent     bool          // dir itself was created
+}
+
+func (f *flusher) flushed() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done
+}
+
+// filesChanged notes that names in the directory are not durable.
+func (f *flusher) filesChanged() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty++
+}
+
+func (f *flusher) dirRenamed(dir string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dir = dir
+}
+
+// truncated says that the log ends at offset now.
+func (f *flusher) truncated(offset, generation int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done, f.generation = min(f.done, offset), generation
+}
+
+// restart says that the log was replaced by an empty one that starts at offset.
+func (f *flusher) restart(offset, generation int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done, f.generation = offset, generation
+}
+
+// advance says that everything below offset is durable, in a log of the given generation.
+func (f *flusher) advance(offset, generation int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if generation == f.generation {
+		f.done = max(f.done, offset)
+	}
+	f.lastMillis.Store(nowMillis())
+}
+
+// syncDir makes the names in the directory durable, if any changed.
+func (f *flusher) syncDir() error {
+	f.mu.Lock()
+	dir, dirty, parent := f.dir, f.dirty, f.parent
+	changed := dirty != f.dirDone
+	f.mu.Unlock()
+	if changed {
+		if err := f.fs.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	if parent {
+		if err := f.fs.SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirDone = max(f.dirDone, dirty)
+	if parent {
+		f.parent = false
+	}
+	return nil
+}
+
+// syncSegments syncs the batches of all segments that may hold unsynced ones, then the directory.
+func (f *flusher) syncSegments(segments []*segment.Segment) error {
+	from := f.flushed()
+	for i, s := range segments {
+		if i+1 < len(segments) && segments[i+1].Base() <= from {
+			continue
+		}
+		if err := s.SyncLog(); err != nil {
+			return err
+		}
+	}
+	return f.syncDir()
+}
+
+// Flush returns when all batches below upTo (exclusive, at most the log end) are durable, and the names of the
+// files that hold them. A failed sync fails the log.
+func (l *Log) Flush(upTo int64) error {
+	f := &l.flush
+	for {
+		if failure := l.failure.Load(); failure != nil {
+			return failure
+		}
+		f.mu.Lock()
+		if f.done >= min(upTo, l.state.Load().LogEndOffset) {
+			f.mu.Unlock()
+			return nil
+		}
+		if syncing := f.syncing; syncing != nil {
+			f.mu.Unlock()
+			<-syncing
+			continue
+		}
+		f.syncing = make(chan struct{})
+		f.mu.Unlock()
+		if err := l.syncAll(); err != nil {
+			return err
+		}
+	}
+}
+
+// syncAll is one sync for all that wait.
+func (l *Log) syncAll() error {
+	f := &l.flush
+	s := l.state.Load()
+	err := f.syncSegments(s.segments)
+	if err == nil {
+		f.advance(s.LogEndOffset, s.generation)
+	}
+	gone := errors.Is(err, fs.ErrClosed) || errors.Is(err, fs.ErrNotExist)
+	if err != nil && !(gone && !s.sameFiles(l.state.Load())) {
+		err = l.fail("sync", err)
+	} else {
+		err = nil // a segment was deleted meanwhile: the next round does without it
+	}
+	f.mu.Lock()
+	close(f.syncing)
+	f.syncing = nil
+	f.mu.Unlock()
+	if err != nil {
+		l.report()
+		return err
+	}
+	l.mu.Lock()
+	defer l.unlock()
+	if l.w.closed {
+		return ErrClosed
+	}
+	if l.recoveryPoint() != l.state.Load().RecoveryPoint {
+		l.publish()
+	}
+	return nil
+}
+
+// LastFlushed returns when batches were last made durable; the time of opening before the first sync.
+func (l *Log) LastFlushed() time.Time { return time.UnixMilli(l.flush.lastMillis.Load()) }
+
+// armFlushTimer starts the time of flush.ms for what was just appended. With the writer's lock held.
+func (l *Log) armFlushTimer(c *LogConfig) {
+	const longestMillis = int64(1<<63-1) / int64(time.Millisecond)
+	if c.FlushMillis >= longestMillis || l.w.flushTimer != nil {
+		return
+	}
+	l.w.flushTimer = time.AfterFunc(time.Duration(c.FlushMillis)*time.Millisecond, func() {
+		l.mu.Lock()
+		l.w.flushTimer = nil
+		closed := l.w.closed
+		l.unlock()
+		if !closed {
+			// A failure has been latched and reported by Flush itself.
+			_ = l.Flush(l.state.Load().LogEndOffset)
+		}
+	})
+}

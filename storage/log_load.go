@@ -1,0 +1,451 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gregor/protocol/record"
+	"gregor/storage/producer"
+	"gregor/storage/segment"
+	"gregor/storage/vfs"
+)
+
+// loader makes the segments of a log from what is in its directory, by the rules of Kafka's LogLoader.
+type loader struct {
+	l       *Log
+	dir     string
+	options segment.Options
+
+	names     map[string]fs.DirEntry
+	segments  []*segment.Segment
+	recovered []*segment.Segment // whose files were rewritten
+	snapshots *producer.Manager  // state at snapshotsAt, used by recovery alone
+}
+
+func (ld *loader) load() error {
+	if err := ld.list(); err != nil {
+		return err
+	}
+	if err := ld.finishSwaps(); err != nil {
+		return err
+	}
+	if err := ld.openSegments(); err != nil {
+		return err
+	}
+	if !ld.l.opts.HadCleanShutdown {
+		if err := ld.recover(); err != nil {
+			return err
+		}
+	}
+	end, err := ld.settle()
+	if err != nil {
+		return err
+	}
+	return ld.finish(end)
+}
+
+func (ld *loader) list() error {
+	entries, err := ld.l.fs.ReadDir(ld.dir)
+	if err != nil {
+		return err
+	}
+	ld.names = make(map[string]fs.DirEntry, len(entries))
+	for _, e := range entries {
+		if !e.IsDir() {
+			ld.names[e.Name()] = e
+		}
+	}
+	return nil
+}
+
+func (ld *loader) path(name string) string { return filepath.Join(ld.dir, name) }
+
+func (ld *loader) remove(name string) error {
+	delete(ld.names, name)
+	return removeIfExists(ld.l.fs, ld.path(name))
+}
+
+func removeIfExists(fsys vfs.FS, path string) error {
+	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// finishSwaps removes what deletions and cleanings left behind, and completes a swap whose new files are all
+// there: the segments that they replace go, then they get their names.
+func (ld *loader) finishSwaps() error {
+	swaps, err := ld.removeTemporary()
+	if err != nil || len(swaps) == 0 {
+		return err
+	}
+	low, high, err := ld.swapRange(swaps)
+	if err != nil {
+		return err
+	}
+	for name := range ld.names {
+		offset, suffix, ok := segment.ParseFileName(name)
+		if ok && !strings.HasSuffix(suffix, segment.SwapSuffix) && offset >= low && offset < high {
+			ld.l.log.Info("Deleting a file that a finished cleaning replaces", "file", ld.path(name))
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := ld.l.fs.SyncDir(ld.dir); err != nil {
+		return err
+	}
+	for _, name := range swaps {
+		ld.l.log.Info("Swapping in a cleaned file", "file", ld.path(name))
+		if err := ld.l.fs.Rename(ld.path(name), ld.path(strings.TrimSuffix(name, segment.SwapSuffix))); err != nil {
+			return err
+		}
+	}
+	if err := ld.l.fs.SyncDir(ld.dir); err != nil {
+		return err
+	}
+	return ld.list()
+}
+
+// removeTemporary removes *.deleted and *.cleaned and returns the *.swap that count, sorted. Swap files at or
+// above a cleaned file are from a split of a segment that did not come to its end.
+func (ld *loader) removeTemporary() (swaps []string, err error) {
+	lowestCleaned := int64(math.MaxInt64)
+	var gone []string
+	for name := range ld.names {
+		offset, suffix, ok := segment.ParseFileName(name)
+		switch {
+		case strings.HasSuffix(name, segment.DeletedSuffix) && !strings.HasSuffix(name, ".checkpoint.deleted"):
+			gone = append(gone, name)
+		case ok && strings.HasSuffix(suffix, segment.CleanedSuffix):
+			lowestCleaned = min(lowestCleaned, offset)
+			gone = append(gone, name)
+		case ok && strings.HasSuffix(suffix, segment.SwapSuffix):
+			swaps = append(swaps, name)
+		}
+	}
+	swaps = slices.DeleteFunc(swaps, func(name string) bool {
+		offset, _, _ := segment.ParseFileName(name)
+		if offset >= lowestCleaned {
+			gone = append(gone, name)
+			return true
+		}
+		return false
+	})
+	// Swap files first: what makes them void must not vanish before they do.
+	slices.SortFunc(gone, func(a, b string) int {
+		return cmp.Compare(strings.Index(b, segment.SwapSuffix), strings.Index(a, segment.SwapSuffix))
+	})
+	for _, name := range gone {
+		ld.l.log.Info("Deleting a leftover file", "file", ld.path(name))
+		if err := ld.remove(name); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(swaps)
+	return swaps, nil
+}
+
+// swapRange is the range of offsets that swapped segments cover.
+func (ld *loader) swapRange(swaps []string) (low, high int64, err error) {
+	low, high = math.MaxInt64, math.MinInt64
+	for _, name := range swaps {
+		base, suffix, _ := segment.ParseFileName(name)
+		if suffix != segment.LogSuffix+segment.SwapSuffix {
+			continue
+		}
+		size, err := ld.sizeOf(name)
+		if err != nil {
+			return 0, 0, err
+		}
+		s := segment.Open(ld.dir, base, size, nowMillis(), segment.SwapSuffix, ld.options)
+		next, err := s.NextOffset()
+		if err = errors.Join(err, s.Close()); err != nil {
+			return 0, 0, err
+		}
+		low, high = min(low, base), max(high, next)
+	}
+	return low, high, nil
+}
+
+func (ld *loader) sizeOf(name string) (int64, error) {
+	info, err := ld.names[name].Info()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// openSegments makes the segments, oldest first, removes indexes without one, and recovers the segments whose
+// offset index is missing or whose transaction index is damaged.
+func (ld *loader) openSegments() error {
+	logs := map[int64]bool{}
+	for name := range ld.names {
+		if base, suffix, ok := segment.ParseFileName(name); ok && suffix == segment.LogSuffix {
+			logs[base] = true
+		}
+	}
+	for name := range ld.names {
+		base, suffix, ok := segment.ParseFileName(name)
+		if !ok || logs[base] {
+			continue
+		}
+		switch suffix {
+		case segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix:
+			ld.l.log.Warn("Deleting an index without a segment", "file", ld.path(name))
+			if err := ld.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	bases := make([]int64, 0, len(logs))
+	for base := range logs {
+		bases = append(bases, base)
+	}
+	slices.Sort(bases)
+	firstUnclean := ld.firstToRecover(bases)
+	for i, base := range bases {
+		size, err := ld.sizeOf(segment.FileName(base, segment.LogSuffix))
+		if err != nil {
+			return err
+		}
+		s := segment.Open(ld.dir, base, size, nowMillis(), "", ld.options)
+		if i < firstUnclean {
+			if err := ld.checkIndexes(s); err != nil {
+				return err
+			}
+		}
+		ld.segments = append(ld.segments, s)
+	}
+	return nil
+}
+
+// firstToRecover is the index of the first segment that recovery reads anyway.
+func (ld *loader) firstToRecover(bases []int64) int {
+	if ld.l.opts.HadCleanShutdown {
+		return len(bases)
+	}
+	i, found := slices.BinarySearch(bases, ld.l.opts.RecoveryPoint)
+	if !found {
+		i--
+	}
+	return max(i, 0)
+}
+
+func (ld *loader) checkIndexes(s *segment.Segment) error {
+	_, hasIndex := ld.names[segment.FileName(s.Base(), segment.IndexSuffix)]
+	damaged := false
+	if _, hasTxns := ld.names[segment.FileName(s.Base(), segment.TxnIndexSuffix)]; hasTxns {
+		_, err := s.Aborted()
+		if damaged = errors.Is(err, segment.ErrCorrupt); err != nil && !damaged {
+			return err
+		}
+	}
+	if hasIndex && !damaged {
+		return nil
+	}
+	ld.l.log.Warn("Rebuilding missing or damaged indexes", "segment", ld.path(segment.FileName(s.Base(), segment.LogSuffix)))
+	ld.snapshots = nil
+	_, err := ld.recoverSegment(s)
+	return err
+}
+
+// recover reads the segments from the one with the recovery point on. At the first damage the rest of the log
+// goes.
+func (ld *loader) recover() error {
+	bases := make([]int64, len(ld.segments))
+	for i, s := range ld.segments {
+		bases[i] = s.Base()
+	}
+	all := ld.segments
+	first := ld.firstToRecover(bases)
+	ld.snapshots = nil
+	for i := first; i < len(all); i++ {
+		ld.segments = all[:i]
+		r, err := ld.recoverSegment(all[i])
+		if err != nil {
+			return err
+		}
+		ld.segments = all[:i+1]
+		if r.TruncatedBytes == 0 {
+			continue
+		}
+		ld.l.log.Warn("Cut damaged bytes off the log", "segment", ld.path(segment.FileName(all[i].Base(), segment.LogSuffix)),
+			"bytes", r.TruncatedBytes, "logEnd", r.NextOffset, "damage", r.Damage)
+		if err := ld.drop(all[i+1:]); err != nil {
+			return err
+		}
+		// The cut must be durable before other bytes are written there.
+		if err := all[i].SyncLog(); err != nil {
+			return err
+		}
+		return ld.l.fs.SyncDir(ld.dir)
+	}
+	return nil
+}
+
+// drop removes segments, the newest first.
+func (ld *loader) drop(gone []*segment.Segment) error {
+	for _, s := range slices.Backward(gone) {
+		ld.l.log.Warn("Deleting a segment beyond the end of the log", "segment", ld.path(segment.FileName(s.Base(), segment.LogSuffix)))
+		if err := s.Remove(); err != nil {
+			return err
+		}
+		ld.recovered = slices.DeleteFunc(ld.recovered, func(r *segment.Segment) bool { return r == s })
+	}
+	return nil
+}
+
+// recoverSegment recovers one segment, given those before it, with the producer states that it starts with; a
+// snapshot at its end saves reading it again for the next one.
+func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) {
+	p, err := ld.producersAt(s.Base())
+	if err != nil {
+		return segment.Recovered{}, err
+	}
+	r, err := s.Recover(func(b record.Batch) error {
+		if b.Magic() >= 2 && b.LeaderEpoch() > ld.l.epochs.latest() {
+			ld.l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
+		}
+		txn, err := applyBatch(p, b)
+		if err != nil || txn == nil {
+			return err
+		}
+		if txn.Aborted {
+			err = s.AppendAborted(segment.AbortedTxn{
+				ProducerID: txn.ProducerID, FirstOffset: txn.FirstOffset, LastOffset: txn.LastOffset,
+				LastStableOffset: p.LastStableOffset(*txn),
+			})
+		}
+		p.CompleteTxn(*txn)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	ld.recovered = append(ld.recovered, s)
+	return r, p.TakeSnapshot()
+}
+
+// producersAt returns the producer states at the base of a segment.
+func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
+	if p := ld.snapshots; p != nil && p.MapEndOffset() <= base {
+		p.UpdateMapEndOffset(base)
+		return p, nil
+	}
+	p, err := ld.newProducers()
+	if err != nil {
+		return nil, err
+	}
+	start := ld.l.opts.LogStartOffset
+	if err := p.TruncateAndReload(start, base, nowMillis()); err != nil {
+		return nil, err
+	}
+	if err := replayProducers(p, ld.segments, start, base, nil); err != nil {
+		return nil, err
+	}
+	p.UpdateMapEndOffset(base)
+	ld.snapshots = p
+	return p, nil
+}
+
+func (ld *loader) newProducers() (*producer.Manager, error) {
+	return producer.NewManager(producer.Options{
+		FS: ld.l.fs, Dir: ld.dir, ExpirationMillis: ld.l.opts.ProducerExpirationMillis, Logger: ld.l.log,
+	})
+}
+
+// settle finds the log end and makes sure that there is a segment.
+func (ld *loader) settle() (end int64, err error) {
+	start := ld.l.opts.LogStartOffset
+	if n := len(ld.segments); n > 0 {
+		if end, err = ld.segments[n-1].NextOffset(); err != nil {
+			return 0, err
+		}
+		if end >= start {
+			return end, nil
+		}
+		ld.l.log.Warn("Deleting all segments because the log ends below its start", "dir", ld.dir, "logEnd", end, "logStart", start)
+		if err := ld.drop(ld.segments); err != nil {
+			return 0, err
+		}
+		ld.segments = nil
+		ld.l.epochs.clear()
+	}
+	s, err := segment.Create(ld.dir, start, nowMillis(), "", ld.options)
+	if err != nil {
+		return 0, err
+	}
+	ld.l.flush.filesChanged()
+	ld.segments = []*segment.Segment{s}
+	return start, nil
+}
+
+// finish derives the rest of the log's state.
+func (ld *loader) finish(end int64) error {
+	l, w := ld.l, &ld.l.w
+	w.setSegments(ld.segments)
+	w.logEnd = end
+	w.logStart = max(l.opts.LogStartOffset, ld.segments[0].Base())
+	w.highWatermark = w.logStart
+	l.flush.done = end
+	if !l.opts.HadCleanShutdown {
+		// Only a sync raises it: what was read now may still be in the page cache alone.
+		l.flush.done = min(l.opts.RecoveryPoint, end)
+	}
+	l.epochs.truncateEnd(end)
+	l.epochs.truncateStart(l.opts.LogStartOffset)
+	if err := l.epochs.flush(); err != nil {
+		return err
+	}
+	bases := make([]int64, len(ld.segments))
+	for i, s := range ld.segments {
+		bases[i] = s.Base()
+	}
+	var err error
+	if w.producers, err = ld.newProducers(); err != nil {
+		return err
+	}
+	if err := w.producers.RemoveStraySnapshots(bases); err != nil {
+		return err
+	}
+	return l.rebuildProducers(l.opts.HadCleanShutdown)
+}
+
+// syncLater makes the rewritten indexes of sealed segments durable in the background; until then the recovery
+// point does not pass them.
+func (ld *loader) syncLater() {
+	l := ld.l
+	sealed := slices.DeleteFunc(ld.recovered, func(s *segment.Segment) bool { return s == l.w.active })
+	if len(sealed) == 0 {
+		return
+	}
+	l.mu.Lock()
+	for _, s := range sealed {
+		l.w.unsealed = append(l.w.unsealed, s.Base())
+	}
+	slices.Sort(l.w.unsealed)
+	l.unlock()
+	l.bg.run(func() {
+		for _, s := range sealed {
+			if err := s.SyncAll(); err != nil {
+				_ = l.fail("sync of a recovered segment", err)
+				l.report()
+				return
+			}
+		}
+		l.mu.Lock()
+		defer l.unlock()
+		l.w.unsealed = slices.DeleteFunc(l.w.unsealed, func(base int64) bool {
+			return slices.ContainsFunc(sealed, func(s *segment.Segment) bool { return s.Base() == base })
+		})
+		if !l.w.closed {
+			l.publish()
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"gregor/protocol/record"
+	"gregor/storage/checkpoint"
+	"gregor/storage/producer"
+	"gregor/storage/segment"
+	"gregor/storage/vfs"
+)
+
+const (
+	ownDescriptors     = 64
+	ownIndexCacheBytes = 16 << 20
+)
+
+// OpenLog opens a partition, or creates it when its directory is missing. After a clean shutdown it reads the
+// names and sizes of the files, the end of the last segment and the producer snapshot, nothing else. Otherwise
+// it finishes what was interrupted and recovers from the recovery point on: what is not a valid batch is cut
+// off, indexes, leader epochs and producer states are rebuilt.
+func OpenLog(o LogOptions) (*Log, error) {
+	if o.Files == nil {
+		o.Files = vfs.NewCache(o.FS, ownDescriptors)
+	}
+	if o.Indexes == nil {
+		o.Indexes = segment.NewIndexCache(ownIndexCacheBytes)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Log{opts: o, fs: o.Files.FS(), log: o.Logger}
+	l.config.Store(&o.Config)
+	l.w.dir, l.w.remoteEnd = o.Dir, noRemoteEnd
+	l.w.jitterMillis = rollJitter(o.Config)
+	l.flush.fs, l.flush.dir = l.fs, o.Dir
+	l.flush.lastMillis.Store(nowMillis())
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("open of %s: %w", o.Dir, err)
+	}
+	return l, nil
+}
+
+func (l *Log) open() error {
+	created, err := l.makeDir()
+	if err != nil {
+		return err
+	}
+	l.topicID.fs, l.topicID.path = l.fs, filepath.Join(l.opts.Dir, checkpoint.PartitionMetadataFile)
+	if err := l.topicID.open(l.opts.TopicID); err != nil {
+		return err
+	}
+	if l.epochs, err = loadEpochs(l.fs, l.opts.Dir); err != nil {
+		return err
+	}
+	ld := loader{l: l, dir: l.opts.Dir, options: l.segmentOptions()}
+	if err := ld.load(); err != nil {
+		return err
+	}
+	if created {
+		l.flush.filesChanged()
+		l.flush.parent = true
+	}
+	l.publish()
+	l.bg.run(func() {
+		if err := l.topicID.flush(); err != nil {
+			_ = l.fail("write of partition.metadata", err)
+			l.report()
+		}
+	})
+	ld.syncLater()
+	return nil
+}
+
+func (l *Log) makeDir() (created bool, err error) {
+	exists, err := vfs.Exists(l.fs, l.opts.Dir)
+	if err != nil || exists {
+		return false, err
+	}
+	if err := l.fs.MkdirAll(l.opts.Dir); err != nil {
+		return false, err
+	}
+	// Kafka has an empty one from the start.
+	f, err := l.fs.Create(filepath.Join(l.opts.Dir, checkpoint.LeaderEpochFile))
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
+}
+
+// topicIDFile is partition.metadata: it says to which topic id the directory belongs, and is durable before the
+// first record.
+type topicIDFile struct {
+	fs      vfs.FS
+	written atomic.Bool
+
+	mu   sync.Mutex
+	path string
+	id   [16]byte
+}
+
+func (f *topicIDFile) open(id [16]byte) error {
+	f.id = id
+	found, err := checkpoint.ReadPartitionMetadata(f.fs, f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case id != [16]byte{} && id != found:
+		return fmt.Errorf("%w: %x is in %s, %x is asked for", ErrInconsistentTopicID, found, f.path, id)
+	}
+	f.id = found
+	f.written.Store(true)
+	return nil
+}
+
+func (f *topicIDFile) get() [16]byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id
+}
+
+func (f *topicIDFile) flush() error {
+	if f.written.Load() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.id == ([16]byte{}) || f.written.Load() {
+		return nil
+	}
+	if err := checkpoint.WritePartitionMetadata(f.fs, f.path, f.id); err != nil {
+		return err
+	}
+	f.written.Store(true)
+	return nil
+}
+
+func (f *topicIDFile) setDir(dir string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.path = filepath.Join(dir, checkpoint.PartitionMetadataFile)
+}
+
+// rebuildProducers brings the producer states to the log end: from the newest snapshot, then from the batches
+// after it. A log that was closed cleanly without any snapshot has no producers (it is of a Kafka before them);
+// empty snapshots stand for that.
+func (l *Log) rebuildProducers(cleanStart bool) error {
+	w := &l.w
+	p := w.producers
+	marks := map[int64]bool{w.logEnd: true}
+	for _, s := range w.segments[max(0, len(w.segments)-2):] {
+		marks[s.Base()] = true
+	}
+	if _, ok := p.LatestSnapshotOffset(); !ok && cleanStart {
+		for _, s := range w.segments[max(0, len(w.segments)-2):] {
+			p.UpdateMapEndOffset(s.Base())
+			if err := p.TakeSnapshot(); err != nil {
+				return err
+			}
+		}
+		p.UpdateMapEndOffset(w.logEnd)
+		return p.TakeSnapshot()
+	}
+	emptyBefore := p.IsEmpty() && p.MapEndOffset() >= w.logEnd
+	if err := p.TruncateAndReload(w.logStart, w.logEnd, nowMillis()); err != nil {
+		return err
+	}
+	if !emptyBefore {
+		if err := replayProducers(p, w.segments, w.logStart, w.logEnd, marks); err != nil {
+			return err
+		}
+	}
+	p.UpdateMapEndOffset(w.logEnd)
+	return p.TakeSnapshot()
+}
+
+// replayProducers applies the batches of [MapEndOffset, end), taking snapshots at the segment bases in marks.
+func replayProducers(p *producer.Manager, segments []*segment.Segment, start, end int64, marks map[int64]bool) error {
+	for i, s := range segments {
+		if p.MapEndOffset() >= end || s.Base() >= end {
+			return nil
+		}
+		if i+1 < len(segments) && segments[i+1].Base() <= p.MapEndOffset() {
+			continue
+		}
+		from := max(s.Base(), p.MapEndOffset(), start)
+		p.UpdateMapEndOffset(from)
+		if marks[s.Base()] && from == s.Base() {
+			if err := p.TakeSnapshot(); err != nil {
+				return err
+			}
+		}
+		err := s.Replay(from, func(b record.Batch) error {
+			if b.LastOffset() >= end {
+				return nil
+			}
+			txn, err := applyBatch(p, b)
+			if txn != nil {
+				p.CompleteTxn(*txn)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyBatch takes a batch of the log into the producer states; the caller completes the transaction.
+func applyBatch(p *producer.Manager, b record.Batch) (*producer.CompletedTxn, error) {
+	defer p.UpdateMapEndOffset(b.NextOffset())
+	if !b.HasProducerID() {
+		return nil, nil
+	}
+	a := p.Prepare(producer.AppendOptions{Origin: producer.FromReplication})
+	txn, err := a.Check(b)
+	if err != nil {
+		return nil, err
+	}
+	p.Update(a)
+	return txn, nil
+}

@@ -1,0 +1,199 @@
+package storage
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"gregor/storage/segment"
+)
+
+// DeleteOldSegments deletes from the oldest on what lies below the log start, exceeds retention.bytes or is older
+// than retention.ms, as far as the high watermark, and raises the log start. When that is the active segment too,
+// it is rolled first. It returns how many segments went.
+func (l *Log) DeleteOldSegments(now time.Time) (deleted int, err error) {
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return 0, err
+	}
+	c := *l.config.Load()
+	rules := []func(LogConfig, time.Time) expiry{l.belowLogStart}
+	if c.CleanupDelete || !c.CleanupCompact && l.tiered(c) {
+		rules = append(rules, l.aboveRetentionBytes, l.olderThanRetention)
+	}
+	for _, rule := range rules {
+		n, err := l.deleteWhile(rule(c, now))
+		deleted += n
+		if err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// expiry tells whether segment i, the oldest that is left, is to go.
+type expiry func(i int, s *segment.Segment) (bool, error)
+
+func (l *Log) tiered(c LogConfig) bool { return c.RemoteStorageEnable && !c.RemoteCopyDisable }
+
+func (l *Log) belowLogStart(LogConfig, time.Time) expiry {
+	return func(i int, _ *segment.Segment) (bool, error) {
+		return i+1 < len(l.w.segments) && l.w.segments[i+1].Base() <= l.w.logStart, nil
+	}
+}
+
+func (l *Log) aboveRetentionBytes(c LogConfig, _ time.Time) expiry {
+	_, limit := c.LocalRetention()
+	surplus := int64(-1)
+	if limit >= 0 {
+		surplus = l.w.sealedBytes + l.w.active.SizeBytes() - limit
+	}
+	return func(_ int, s *segment.Segment) (bool, error) {
+		surplus -= s.SizeBytes()
+		return surplus >= 0, nil
+	}
+}
+
+func (l *Log) olderThanRetention(c LogConfig, now time.Time) expiry {
+	limit, _ := c.LocalRetention()
+	return func(_ int, s *segment.Segment) (bool, error) {
+		if limit < 0 {
+			return false, nil
+		}
+		newest, err := largestTimestamp(s)
+		return err == nil && now.UnixMilli()-newest > limit, err
+	}
+}
+
+// largestTimestamp is what time-based retention goes by: the largest timestamp of the records, or, without
+// any, the time of the last write.
+func largestTimestamp(s *segment.Segment) (int64, error) {
+	m, err := s.MaxTimestamp()
+	if err != nil || m.Timestamp >= 0 {
+		return m.Timestamp, err
+	}
+	return s.LastModifiedMillis()
+}
+
+func (l *Log) deleteWhile(expired expiry) (int, error) {
+	w := &l.w
+	n := 0
+	for ; n < len(w.segments); n++ {
+		s, end := w.segments[n], w.logEnd
+		if n+1 < len(w.segments) {
+			end = w.segments[n+1].Base()
+		}
+		if w.highWatermark < end || n+1 == len(w.segments) && s.SizeBytes() == 0 || !l.mayGo(n, end) {
+			break
+		}
+		gone, err := expired(n, s)
+		if err != nil {
+			return 0, l.fail("read", err)
+		}
+		if !gone {
+			break
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	if n == len(w.segments) {
+		if err := l.rollAt(w.logEnd); err != nil {
+			return 0, err
+		}
+	}
+	gone := w.segments[:n]
+	w.setSegments(slices.Clone(w.segments[n:]))
+	// Readers first lose sight of the records, then the files go.
+	grown, err := l.incrementLogStart(w.segments[0].Base())
+	if err != nil {
+		return 0, err
+	}
+	if !grown {
+		l.publish()
+	}
+	return n, l.deleteSegments(slices.All(gone))
+}
+
+// mayGo tells whether tiered storage allows to delete the local copy of a segment that ends at end.
+func (l *Log) mayGo(i int, end int64) bool {
+	if !l.tiered(*l.config.Load()) {
+		return true
+	}
+	return end-1 <= l.w.remoteEnd || i+1 < len(l.w.segments) && l.w.logStart >= end
+}
+
+// SetRemoteEnd says that tiered storage holds everything up to and with offset: local copies of it may go.
+func (l *Log) SetRemoteEnd(offset int64) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.w.remoteEnd = max(l.w.remoteEnd, offset)
+}
+
+// Segments returns the segments for the cleaner and tiered storage, ascending; the last one is written to.
+func (l *Log) Segments() []*segment.Segment { return slices.Clone(l.state.Load().segments) }
+
+// SegmentOptions returns the options to create segments for ReplaceSegments with.
+func (l *Log) SegmentOptions() segment.Options { return l.segmentOptions() }
+
+// ReplaceSegments puts cleaned segments, written under segment.CleanedSuffix and closed for writing, in place
+// of consecutive sealed ones with the same records. A crash at any moment leaves either the old ones or, by the
+// .swap files, the new ones: after the first rename to .swap only the new ones.
+func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment) error {
+	l.lockIdle()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	w := &l.w
+	at := slices.Index(w.segments, old[0])
+	if at < 0 || at+len(old) >= len(w.segments) || !slices.Equal(w.segments[at:at+len(old)], old) {
+		return ErrOffsetOutOfRange // truncated or deleted meanwhile: the cleaner's work is void
+	}
+	if err := l.swapIn(cleaned, old); err != nil {
+		return l.fail("swap of cleaned segments", err)
+	}
+	segments := slices.Concat(w.segments[:at], cleaned, w.segments[at+len(old):])
+	w.setSegments(segments)
+	l.publish()
+	return nil
+}
+
+func (l *Log) swapIn(cleaned, old []*segment.Segment) error {
+	bases := map[int64]bool{}
+	for _, s := range cleaned {
+		bases[s.Base()] = true
+		if err := s.SyncAll(); err != nil {
+			return err
+		}
+	}
+	for _, s := range slices.Backward(cleaned) {
+		if err := s.ChangeSuffix(segment.SwapSuffix); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.SyncDir(l.w.dir); err != nil {
+		return err
+	}
+	for _, s := range old {
+		if err := s.ChangeSuffix(segment.DeletedSuffix); err != nil {
+			return err
+		}
+		l.discard(trashItem{segment: s})
+		if bases[s.Base()] {
+			continue
+		}
+		if _, _, err := l.w.producers.MarkSnapshotDeleted(s.Base()); err != nil {
+			return err
+		}
+	}
+	for _, s := range cleaned {
+		if err := s.ChangeSuffix(""); err != nil {
+			return err
+		}
+	}
+	return l.fs.SyncDir(l.w.dir)
+}
+
+const noRemoteEnd = int64(math.MinInt64)

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	"gregor/storage/segment"
+)
+
+// TruncateTo removes all batches that hold an offset at or above offset; the log ends at offset then, or where
+// it ended before if that is lower. It is durable when it returns. Ranges that reach beyond answer
+// segment.ErrRangeGone.
+func (l *Log) TruncateTo(offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("%w: truncation to %d", ErrOffsetOutOfRange, offset)
+	}
+	l.lockIdle()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	w := &l.w
+	if offset >= w.logEnd {
+		// A former leader may have an entry for an epoch in which it never appended.
+		if l.epochs.truncateEnd(w.logEnd) {
+			l.bg.run(l.flushEpochs)
+			l.publish()
+		}
+		return nil
+	}
+	if offset < w.segments[0].Base() {
+		return l.restartAt(offset)
+	}
+	if err := l.lowerRecoveryPoint(offset); err != nil {
+		return err
+	}
+	keep := l.state.Load().floor(offset)
+	gone := w.segments[keep+1:]
+	if err := l.deleteSegments(slices.Backward(gone)); err != nil {
+		return err
+	}
+	w.generation++
+	active := w.segments[keep]
+	if _, err := active.TruncateTo(offset, w.generation, nowMillis()); err != nil {
+		return l.fail("truncation", err)
+	}
+	// Before anything is written anew: half old, half new bytes would be valid batches.
+	if err := active.SyncLog(); err != nil {
+		return l.fail("sync after truncation", err)
+	}
+	w.setSegments(slices.Clip(w.segments[:keep+1]))
+	w.unsealed = slices.DeleteFunc(w.unsealed, func(base int64) bool { return base >= active.Base() })
+	w.reserveAt = 0
+	active.SetOptions(l.segmentOptions())
+	return l.truncated(offset)
+}
+
+// truncated brings everything besides the files to the log's new end.
+func (l *Log) truncated(end int64) error {
+	w := &l.w
+	w.logEnd = end
+	w.logStart = min(w.logStart, end)
+	w.highWatermark = max(min(w.highWatermark, end), w.logStart)
+	l.flush.truncated(end, w.generation)
+	if err := l.flush.syncDir(); err != nil {
+		return l.fail("sync after truncation", err)
+	}
+	if l.epochs.truncateEnd(end) {
+		if err := l.epochs.flush(); err != nil {
+			return l.fail("write of the leader epochs", err)
+		}
+	}
+	if err := l.rebuildProducers(false); err != nil {
+		return l.fail("reload of the producers", err)
+	}
+	l.setHighWatermark(w.highWatermark)
+	l.publish()
+	return nil
+}
+
+func (l *Log) lowerRecoveryPoint(offset int64) error {
+	if offset >= l.recoveryPoint() || l.opts.Events.RecoveryPointLowered == nil {
+		return nil
+	}
+	if err := l.opts.Events.RecoveryPointLowered(l, offset); err != nil {
+		return l.fail("write of the recovery point", err)
+	}
+	return nil
+}
+
+// TruncateFullyAndStartAt deletes everything; the log is empty then and starts and ends at offset.
+func (l *Log) TruncateFullyAndStartAt(offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
+	}
+	l.lockIdle()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	return l.restartAt(offset)
+}
+
+func (l *Log) restartAt(offset int64) error {
+	w := &l.w
+	// The old records may reach above offset: without a lower point, recovery would take what is written anew
+	// there for synced.
+	if err := l.lowerRecoveryPoint(min(offset, w.segments[0].Base())); err != nil {
+		return err
+	}
+	if err := l.deleteSegments(slices.Backward(w.segments)); err != nil {
+		return err
+	}
+	if err := l.flush.syncDir(); err != nil {
+		return l.fail("sync after truncation", err)
+	}
+	next, err := segment.Create(w.dir, offset, nowMillis(), "", l.segmentOptions())
+	if err != nil {
+		return l.fail("creation of a segment", err)
+	}
+	l.flush.filesChanged()
+	if err := w.producers.TruncateFullyAndStartAt(offset); err != nil {
+		return l.fail("deletion of producer snapshots", err)
+	}
+	if l.epochs.clear() {
+		if err := l.epochs.flush(); err != nil {
+			return l.fail("write of the leader epochs", err)
+		}
+	}
+	w.generation++
+	w.setSegments([]*segment.Segment{next})
+	w.unsealed, w.reserveAt = nil, 0
+	w.logStart, w.highWatermark, w.logEnd = offset, offset, offset
+	l.flush.restart(offset, w.generation)
+	if err := l.flush.syncDir(); err != nil {
+		return l.fail("sync after truncation", err)
+	}
+	l.publish()
+	return nil
+}

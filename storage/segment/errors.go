@@ -1,0 +1,31 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrCorrupt marks bytes of a segment's file that are not what was written there.
+	ErrCorrupt = errors.New("corrupt segment")
+	// ErrRangeGone is what a Range answers after a truncation below its end.
+	ErrRangeGone = errors.New("segment range was truncated")
+	// ErrNoSendfile says that a Range has no descriptor to send from; read it instead.
+	ErrNoSendfile = errors.New("no descriptor for sendfile")
+	// ErrOffsetOverflow says that an offset is more than 2^31-1 above the segment's base, or below it.
+	ErrOffsetOverflow = errors.New("offset out of the segment's range")
+)
+
+// CorruptError tells where a file is corrupt. It is an ErrCorrupt.
+type CorruptError struct {
+	File     string
+	Position int64
+	Cause    error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("corrupt segment: %s at byte %d: %v", e.File, e.Position, e.Cause)
+}
+
+// Unwrap makes errors.Is find both ErrCorrupt and the cause.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
