@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,6 +17,10 @@ var errOutOfSync = errors.New("the machine is out of step with its log")
 // client gets to see. The log's errors become those of a coordinator, so that
 // clients look for the coordinator again or retry instead of giving up.
 func ClientError(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		// Nobody waits for the answer any more.
+		return kerr.CoordinatorNotAvailable
+	}
 	for from, to := range clientErrors {
 		if errors.Is(err, from) {
 			return to

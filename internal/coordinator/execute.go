@@ -92,7 +92,7 @@ func (p *partition[R, M]) answer(d deferred) {
 		d.offset = l.registry.LastOffset()
 		l.deferred = append(l.deferred, d)
 	default:
-		d.complete(nil)
+		p.complete(d, nil)
 	}
 }
 
@@ -100,13 +100,13 @@ func (p *partition[R, M]) answer(d deferred) {
 func (p *partition[R, M]) write(t *task[R, M], effect Effect[R], answer deferred) {
 	records, total, err := p.encode(effect.Records)
 	if err != nil {
-		answer.complete(err)
+		p.complete(answer, err)
 		return
 	}
 	limit := int(p.rt.opts.Log.MaxBatchBytes(p.id)) - record.HeaderSizeBytes
 	if !effect.Splittable {
 		if total > limit {
-			answer.complete(fmt.Errorf("%d records of %d bytes, at most %d fit a batch: %w", len(records), total, limit, ErrTooLargeToWrite))
+			p.complete(answer, fmt.Errorf("%d records of %d bytes, at most %d fit a batch: %w", len(records), total, limit, ErrTooLargeToWrite))
 			return
 		}
 		p.makeRoom(total, limit)
@@ -198,7 +198,7 @@ func (p *partition[R, M]) fail(err error, also ...deferred) {
 	l.batch = nil
 	l.registry.Revert()
 	for _, d := range append(waiting, also...) {
-		d.complete(err)
+		p.complete(d, err)
 	}
 }
 

@@ -26,12 +26,18 @@ func (p *partition[R, M]) load() error {
 	})
 	p.highWatermark.Store(offsets.LogStart)
 	p.loaded = &loaded[R, M]{machine: l.machine, registry: l.registry, timers: timers}
-	if err := l.replayAll(); err != nil {
+	err = p.guarded("load", func() error {
+		if err := l.replayAll(); err != nil {
+			return err
+		}
+		l.machine.Loaded()
+		return nil
+	})
+	if err != nil {
 		p.loaded = nil
 		l.machine.Unloaded(ErrNotCoordinator)
 		return err
 	}
-	l.machine.Loaded()
 	took := time.Since(start)
 	p.rt.counters.loaded(took)
 	p.logger.Info("coordinator partition loaded", "records", l.records, "bytes", l.bytes, "took", took)

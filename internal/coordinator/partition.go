@@ -290,7 +290,7 @@ func (p *partition[R, M]) commit() {
 	l.registry.Commit(hw)
 	n := 0
 	for n < len(l.deferred) && l.deferred[n].offset <= hw {
-		l.deferred[n].complete(nil)
+		p.complete(l.deferred[n], nil)
 		n++
 	}
 	if n > 0 {
@@ -300,9 +300,12 @@ func (p *partition[R, M]) commit() {
 }
 
 // complete runs the machine's hook, then gives out the answer.
-func (d deferred) complete(err error) {
+func (p *partition[R, M]) complete(d deferred, err error) {
 	if d.effect != nil {
-		d.effect(err)
+		_ = p.guarded("hook", func() error {
+			d.effect(err)
+			return nil
+		})
 	}
 	if d.done != nil {
 		d.done(err)
@@ -327,11 +330,11 @@ func (p *partition[R, M]) unload() {
 	}
 	if l.batch != nil {
 		for _, d := range l.batch.waiting {
-			d.complete(ErrNotCoordinator)
+			p.complete(d, ErrNotCoordinator)
 		}
 	}
 	for _, d := range l.deferred {
-		d.complete(ErrNotCoordinator)
+		p.complete(d, ErrNotCoordinator)
 	}
 	l.machine.Unloaded(ErrNotCoordinator)
 	p.loaded = nil
