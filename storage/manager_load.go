@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gregor/storage/checkpoint"
+)
+
+// LoadOptions say what the metadata knows of the replicas on this node.
+type LoadOptions struct {
+	// IsStray tells whether a replica does not belong here: its topic id is unknown or the node is none of its
+	// replicas. Its directory is set aside as -stray. nil keeps all.
+	IsStray func(p TopicPartition, topicID [16]byte) bool
+}
+
+// Load opens all logs, several at a time in each directory, and starts the background work. Whether the last
+// stop was clean is read, and the proof removed, before the first log is opened (KAFKA-10471); after an unclean
+// stop each log is recovered from its recovery point. A directory in which that fails goes offline; an error is
+// answered only when nothing can be served.
+func (m *Manager) Load(o LoadOptions) error {
+	began := time.Now()
+	var wg sync.WaitGroup
+	errs := make([]error, len(m.dirs))
+	for i, d := range m.dirs {
+		if d.holdsLogs && d.online() {
+			wg.Go(func() { errs[i] = m.loadDir(d, o) })
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if !m.o.ControllerOnly && len(m.onlineDirs()) == 0 {
+		return fmt.Errorf("%w: %v", ErrNoOnlineDir, m.paths())
+	}
+	m.loaded.Store(true)
+	m.mu.RLock()
+	count := len(m.current) + len(m.future)
+	m.mu.RUnlock()
+	m.log.Info("Loaded all logs", "logs", count, "millis", time.Since(began).Milliseconds())
+	m.startLoops()
+	return nil
+}
+
+// onlineDirs are the directories that can take partitions.
+func (m *Manager) onlineDirs() []*logDir {
+	var dirs []*logDir
+	for _, d := range m.dirs {
+		if d.holdsLogs && d.online() {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// startOffsets are the contents of the checkpoint files.
+type startOffsets struct{ recoveryPoint, logStart, highWatermark map[TopicPartition]int64 }
+
+// found is a partition directory on disk.
+type found struct {
+	partition TopicPartition
+	name      string
+	kind      dirKind
+}
+
+func (m *Manager) loadDir(d *logDir, o LoadOptions) error {
+	err := m.takeCleanShutdown(d)
+	var offsets startOffsets
+	if err == nil {
+		offsets, err = m.readCheckpoints(d)
+	}
+	var toLoad []found
+	if err == nil {
+		toLoad, err = m.scanDir(d)
+	}
+	if err != nil {
+		m.dirFailed(d, err)
+		return nil
+	}
+	m.log.Info("Loading logs", "dir", d.path, "logs", len(toLoad), "clean", d.hadCleanShutdown)
+	progress := newProgress(m, d, len(toLoad))
+	jobs := make(chan found)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var conflict error
+	for range min(m.o.RecoveryThreads, max(len(toLoad), 1)) {
+		wg.Go(func() {
+			for f := range jobs {
+				err := m.loadLog(d, f, offsets, o)
+				mu.Lock()
+				conflict = errors.Join(conflict, err)
+				mu.Unlock()
+				progress.one()
+			}
+		})
+	}
+	for _, f := range toLoad {
+		if !d.online() {
+			break
+		}
+		jobs <- f
+	}
+	close(jobs)
+	wg.Wait()
+	d.loadComplete = d.online()
+	return conflict
+}
+
+// takeCleanShutdown reads and removes the proof of a clean stop.
+func (m *Manager) takeCleanShutdown(d *logDir) error {
+	err := checkpoint.DeleteCleanShutdown(m.fs, d.path, d.file(checkpoint.CleanShutdownFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		m.log.Info("No clean shutdown file: recovering the logs", "dir", d.path)
+		return nil
+	}
+	d.hadCleanShutdown = err == nil
+	return err
+}
+
+func (m *Manager) readCheckpoints(d *logDir) (startOffsets, error) {
+	var o startOffsets
+	for name, into := range map[string]*map[TopicPartition]int64{
+		checkpoint.RecoveryPointFile:  &o.recoveryPoint,
+		checkpoint.LogStartOffsetFile: &o.logStart,
+		checkpoint.HighWatermarkFile:  &o.highWatermark,
+	} {
+		offsets, err := checkpoint.ReadOffsets(m.fs, d.file(name))
+		switch {
+		case err == nil:
+			*into = offsets
+			d.written[name] = offsets
+		case errors.Is(err, fs.ErrNotExist):
+			d.written[name] = nil
+		case errors.Is(err, checkpoint.ErrSyntax):
+			// Zero is always safe: more is recovered, or deleted records show until the leader says otherwise.
+			m.log.Warn("Ignoring a damaged checkpoint", "error", err)
+		default:
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// scanDir lists the logs to load and queues what is to be deleted. Anything else is left alone.
+func (m *Manager) scanDir(d *logDir) ([]found, error) {
+	entries, err := m.fs.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var toLoad []found
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == remoteIndexCacheDir {
+			continue
+		}
+		p, kind, ok := parseDirName(e.Name())
+		switch {
+		case !ok:
+			m.log.Warn("Leaving a directory alone that is none of a partition", "dir", d.path, "name", e.Name())
+		case p.Topic == MetadataTopic:
+		case kind == dirDelete:
+			m.removeLater(filepath.Join(d.path, e.Name()), nil)
+		case kind == dirStray:
+			m.log.Warn("Found a stray log, which may be removed by hand", "dir", d.path, "name", e.Name())
+		default:
+			toLoad = append(toLoad, found{partition: p, name: e.Name(), kind: kind})
+		}
+	}
+	return toLoad, nil
+}
+
+// loadLog opens one log. The error is one that stops the start; a failure of the disk takes the directory offline
+// instead.
+func (m *Manager) loadLog(d *logDir, f found, offsets startOffsets, o LoadOptions) error {
+	opts := m.logOptions(d, f.partition, f.name, m.topicConfig(f.partition.Topic))
+	opts.HadCleanShutdown = d.hadCleanShutdown
+	opts.RecoveryPoint = offsets.recoveryPoint[f.partition]
+	opts.LogStartOffset = offsets.logStart[f.partition]
+	l, err := OpenLog(opts)
+	if err != nil {
+		m.dirFailed(d, fmt.Errorf("loading %s: %w", opts.Dir, err))
+		return nil
+	}
+	// The checkpoint may lag behind the log start or be ahead of a log that lost its end: it is clamped.
+	if _, err := l.UpdateHighWatermark(offsets.highWatermark[f.partition]); err != nil {
+		m.dirFailed(d, err)
+		l.CloseUnclean()
+		return nil
+	}
+	if f.kind == dirCurrent && o.IsStray != nil && o.IsStray(f.partition, l.TopicID()) {
+		return m.setAside(d, f.partition, l)
+	}
+	return m.place(d, f, l)
+}
+
+func (m *Manager) place(d *logDir, f found, l *Log) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	logs := m.current
+	if f.kind == dirFuture {
+		logs = m.future
+	}
+	if other, taken := logs[f.partition]; taken {
+		return fmt.Errorf("duplicate log directories for %s are found in both %s and %s: probably a log directory failed while the broker "+
+			"was replacing the current replica with the future one; recover by deleting one of the two by hand, preferably the one in "+
+			"the directory that is known to have failed recently", f.partition, filepath.Join(other.dir.path, f.partition.String()), filepath.Join(d.path, f.name))
+	}
+	if own, taken := d.logs[f.partition]; taken {
+		return fmt.Errorf("%s has two directories of %s: %s and %s", d.path, f.partition, own.opts.Dir, f.name)
+	}
+	logs[f.partition] = placedLog{log: l, dir: d}
+	d.logs[f.partition] = l
+	if !d.online() {
+		// It failed while this log was being opened, after its logs were taken away.
+		delete(logs, f.partition)
+		delete(d.logs, f.partition)
+		m.lost[f.partition] = d
+		l.goOffline(d.err())
+	}
+	return nil
+}
+
+// setAside renames a stray replica, which is never deleted by itself.
+func (m *Manager) setAside(d *logDir, p TopicPartition, l *Log) error {
+	name := dirName(p, dirStray)
+	if err := l.RenameDir(filepath.Join(d.path, name)); err != nil {
+		m.dirFailed(d, err)
+	}
+	l.CloseUnclean()
+	m.log.Warn("Log belongs to no partition of this broker and is set aside", "dir", d.path, "partition", p.String(), "name", name)
+	return nil
+}
+
+// progress writes a line every now and then while a directory is being loaded.
+type progress struct {
+	m        *Manager
+	d        *logDir
+	total    int
+	done     atomic.Int64
+	nextLine atomic.Int64 // Unix milliseconds
+}
+
+func newProgress(m *Manager, d *logDir, total int) *progress {
+	p := &progress{m: m, d: d, total: total}
+	p.nextLine.Store(time.Now().UnixMilli() + m.o.Intervals.ProgressMillis)
+	return p
+}
+
+func (p *progress) one() {
+	done := p.done.Add(1)
+	now, due := time.Now().UnixMilli(), p.nextLine.Load()
+	if int(done) == p.total || now >= due && p.nextLine.CompareAndSwap(due, now+p.m.o.Intervals.ProgressMillis) {
+		p.m.log.Info("Loaded logs", "dir", p.d.path, "done", done, "total", p.total)
+	}
+}
