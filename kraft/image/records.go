@@ -167,10 +167,10 @@ func (w *recordWriter) partition(topic protocol.UUID, id int32, p *Partition) *m
 	case len(p.ELR) > 0 || len(p.LastKnownELR) > 0:
 		w.loss("the eligible leader replicas of partitions")
 	}
-	switch known := func(d protocol.UUID) bool { return d != protocol.DirectoryMigrating }; {
+	switch {
 	case w.MetadataVersion.SupportsDirectories():
 		r.Directories = p.Directories
-	case slices.ContainsFunc(p.Directories, known):
+	case slices.ContainsFunc(p.Directories, knownDirectory):
 		w.loss("the directory assignment of replicas")
 	}
 	return r

@@ -188,8 +188,7 @@ func (p *Partition) Merge(r *metadata.PartitionChangeRecord) (*Partition, error)
 
 // settle gives replicas without known directories the directory MIGRATING and checks what must hold.
 func (p *Partition) settle() error {
-	unknown := func(d protocol.UUID) bool { return d != protocol.DirectoryMigrating }
-	if !slices.ContainsFunc(p.Directories, unknown) && len(p.Directories) != len(p.Replicas) {
+	if !slices.ContainsFunc(p.Directories, knownDirectory) && len(p.Directories) != len(p.Replicas) {
 		p.Directories = orNil(make([]protocol.UUID, len(p.Replicas)))
 	}
 	if len(p.Directories) != len(p.Replicas) {
@@ -200,6 +199,9 @@ func (p *Partition) settle() error {
 	}
 	return nil
 }
+
+// knownDirectory is false for the directory of a replica that nobody assigned yet, not even as unassigned.
+func knownDirectory(d protocol.UUID) bool { return d != protocol.DirectoryMigrating }
 
 // replace sets a list unless the new one is null.
 func replace[T any](list *[]T, by []T) {
