@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,9 @@ type loader struct {
 	names     map[string]fs.DirEntry
 	segments  []*segment.Segment
 	recovered []*segment.Segment // whose files were rewritten
-	snapshots *producer.Manager  // state at snapshotsAt, used by recovery alone
+	snapshots *producer.Manager  // used by recovery alone, from one segment to the next
+
+	newestBases map[int64]bool // of the last two segments
 }
 
 func (ld *loader) load() error {
@@ -208,6 +211,10 @@ func (ld *loader) openSegments() error {
 		bases = append(bases, base)
 	}
 	slices.Sort(bases)
+	ld.newestBases = map[int64]bool{}
+	for _, base := range bases[max(0, len(bases)-2):] {
+		ld.newestBases[base] = true
+	}
 	firstUnclean := ld.firstToRecover(bases)
 	for i, base := range bases {
 		size, err := ld.sizeOf(segment.FileName(base, segment.LogSuffix))
@@ -338,7 +345,7 @@ func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
 		p.UpdateMapEndOffset(base)
 		return p, nil
 	}
-	p, err := ld.newProducers()
+	p, err := ld.newProducers(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -346,17 +353,19 @@ func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
 	if err := p.TruncateAndReload(start, base, nowMillis()); err != nil {
 		return nil, err
 	}
-	if err := replayProducers(p, ld.segments, start, base, nil); err != nil {
+	// What a roll would have left: snapshots at the bases of the newest segments.
+	if err := replayProducers(p, ld.segments, start, base, ld.newestBases); err != nil {
 		return nil, err
 	}
 	p.UpdateMapEndOffset(base)
 	ld.snapshots = p
-	return p, nil
+	return p, p.TakeSnapshot()
 }
 
-func (ld *loader) newProducers() (*producer.Manager, error) {
+// newProducers makes an empty state; names are those of the directory, nil when they may have changed.
+func (ld *loader) newProducers(names []string) (*producer.Manager, error) {
 	return producer.NewManager(producer.Options{
-		FS: ld.l.fs, Dir: ld.dir, ExpirationMillis: ld.l.opts.ProducerExpirationMillis, Logger: ld.l.log,
+		FS: ld.l.fs, Dir: ld.dir, Names: names, ExpirationMillis: ld.l.opts.ProducerExpirationMillis, Logger: ld.l.log,
 	})
 }
 
@@ -400,15 +409,21 @@ func (ld *loader) finish(end int64) error {
 	}
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.opts.LogStartOffset)
-	if err := l.epochs.flush(); err != nil {
+	if l.opts.HadCleanShutdown {
+		l.bg.run(l.flushEpochs) // the same is found at the next start
+	} else if err := l.epochs.flush(); err != nil {
 		return err
 	}
 	bases := make([]int64, len(ld.segments))
 	for i, s := range ld.segments {
 		bases[i] = s.Base()
 	}
+	var names []string
+	if l.opts.HadCleanShutdown && len(ld.recovered) == 0 {
+		names = slices.Collect(maps.Keys(ld.names)) // nothing has been written since they were listed
+	}
 	var err error
-	if w.producers, err = ld.newProducers(); err != nil {
+	if w.producers, err = ld.newProducers(names); err != nil {
 		return err
 	}
 	if err := w.producers.RemoveStraySnapshots(bases); err != nil {

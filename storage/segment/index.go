@@ -25,7 +25,7 @@ type index struct {
 	files      *vfs.Cache
 	cache      *IndexCache
 	entryBytes int
-	maxBytes   int // full size of the file, a multiple of entryBytes
+	maxBytes   atomic.Int64 // full size of the file, a multiple of entryBytes
 	// valid tells how many bytes of a loaded file are entries; the rest is zero fill or damage.
 	valid func(raw []byte) (bytes int, err error)
 
@@ -34,10 +34,10 @@ type index struct {
 
 	mu      sync.Mutex // loading, and all below
 	path    string
-	handle  *vfs.Handle // nil until the file is known to exist
-	written int         // bytes of the view that are in the file
-	full    bool        // the file has maxBytes
-	dirty   bool        // written since the last sync
+	handle  *vfs.Handle  // nil until the file is known to exist
+	written atomic.Int64 // bytes of the view that are in the file; changed with mu held
+	full    bool         // the file has maxBytes
+	dirty   bool         // written since the last sync
 }
 
 func (x *index) count() int {
@@ -47,7 +47,7 @@ func (x *index) count() int {
 	return 0
 }
 
-func (x *index) isFull() bool { return (x.count()+1)*x.entryBytes > x.maxBytes }
+func (x *index) isFull() bool { return (x.count()+1)*x.entryBytes > int(x.maxBytes.Load()) }
 
 // load returns the entries, read from the file on first use. A missing file has none. An error that wraps
 // ErrCorrupt comes with the good entries in front of the damage.
@@ -67,7 +67,7 @@ func (x *index) load() ([]byte, error) {
 	}
 	n, err := x.valid(raw)
 	entries := raw[:n:n]
-	x.written = n
+	x.written.Store(int64(n))
 	x.publish(entries)
 	if x.cache != nil {
 		x.cache.add(x)
@@ -87,7 +87,7 @@ func (x *index) readLocked() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.full = size == int64(x.maxBytes)
+	x.full = size == x.maxBytes.Load()
 	raw := make([]byte, size)
 	n, err := h.ReadAt(raw, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -122,7 +122,7 @@ func (x *index) append(entry []byte) error {
 	}
 	// Readers hold older views of the same array; bytes past their length are not theirs.
 	x.publish(append(old, entry...))
-	if len(old)+len(entry)-x.written < writeBehindBytes {
+	if len(old)+len(entry)-int(x.written.Load()) < writeBehindBytes {
 		return nil
 	}
 	return x.write()
@@ -147,21 +147,24 @@ func (x *index) writeLocked(fullSize bool) error {
 			return err
 		}
 		h = x.files.Adopt(f)
-		x.handle, x.full, x.written = h, false, 0
+		x.handle, x.full = h, false
+		x.written.Store(0)
 	}
 	if fullSize && !x.full {
-		if err := h.Truncate(int64(x.maxBytes)); err != nil {
+		if err := h.Truncate(x.maxBytes.Load()); err != nil {
 			return err
 		}
 		x.full, x.dirty = true, true
 	}
-	if v == nil || x.written >= len(*v) {
+	written := x.written.Load()
+	if v == nil || written >= int64(len(*v)) {
 		return nil
 	}
-	if _, err := h.WriteAt((*v)[x.written:], int64(x.written)); err != nil {
+	if _, err := h.WriteAt((*v)[written:], written); err != nil {
 		return err
 	}
-	x.written, x.dirty = len(*v), true
+	x.written.Store(int64(len(*v)))
+	x.dirty = true
 	return nil
 }
 
@@ -222,7 +225,7 @@ func (x *index) reset() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.publish([]byte{})
-	x.written = 0
+	x.written.Store(0)
 	h, err := x.openLocked()
 	if err != nil || h == nil {
 		return err
@@ -232,12 +235,12 @@ func (x *index) reset() error {
 }
 
 func (x *index) cutLocked(bytes int) error {
-	x.written = min(x.written, bytes)
+	x.written.Store(min(x.written.Load(), int64(bytes)))
 	if h, err := x.openLocked(); err != nil || h == nil {
 		return err
 	}
 	x.dirty = true
-	if err := x.handle.Truncate(int64(x.written)); err != nil {
+	if err := x.handle.Truncate(x.written.Load()); err != nil {
 		return err
 	}
 	x.full = false
@@ -401,13 +404,14 @@ func isZero(b []byte) bool {
 	return true
 }
 
-func roundDown(n, unit int) int { return n / unit * unit }
-
 func newIndex(o Options, path string, entryBytes int, valid func([]byte) (int, error)) *index {
-	return &index{
-		files: o.Files, cache: o.Indexes, entryBytes: entryBytes, valid: valid, path: path,
-		maxBytes: max(roundDown(int(o.IndexMaxBytes), entryBytes), entryBytes),
-	}
+	x := &index{files: o.Files, cache: o.Indexes, entryBytes: entryBytes, valid: valid, path: path}
+	x.setMax(o.IndexMaxBytes)
+	return x
+}
+
+func (x *index) setMax(bytes int32) {
+	x.maxBytes.Store(int64(max(int(bytes)/x.entryBytes, 1) * x.entryBytes))
 }
 
 func (e OffsetIndexEntry) append(b []byte) []byte {

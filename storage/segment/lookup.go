@@ -148,7 +148,7 @@ func (r *rebuild) add(b record.Batch, position int64) error {
 	if ts := b.MaxTimestamp(); ts > r.largest.Timestamp {
 		r.largest = TimestampOffset{Timestamp: ts, Offset: b.LastOffset()}
 	}
-	if position-r.lastEntry <= int64(r.s.opts.IndexIntervalBytes) {
+	if position-r.lastEntry <= int64(r.s.opts.Load().IndexIntervalBytes) {
 		return nil
 	}
 	r.lastEntry = position

@@ -110,7 +110,7 @@ func (r *Range) Release() {
 }
 
 func (s *Segment) failed(err error) {
-	if s.opts.Failed != nil {
-		s.opts.Failed(err)
+	if s.opts.Load().Failed != nil {
+		s.opts.Load().Failed(err)
 	}
 }

@@ -30,7 +30,7 @@ type Options struct {
 // owner's single writer, which is said where it holds.
 type Segment struct {
 	base int64
-	opts Options
+	opts atomic.Pointer[Options]
 
 	dir, suffix string // guarded by gate
 	log         *vfs.Handle
@@ -76,7 +76,7 @@ const unknownTimestamp = math.MinInt64
 // Open returns the segment of existing files without touching them. sizeBytes is the length of the .log,
 // suffix what follows the file endings (SwapSuffix, CleanedSuffix, "").
 func Open(dir string, base, sizeBytes, createdMillis int64, suffix string, o Options) *Segment {
-	s := &Segment{base: base, opts: o, dir: dir, suffix: suffix, createdMillis: createdMillis}
+	s := &Segment{base: base, dir: dir, suffix: suffix, createdMillis: createdMillis}
 	s.log = o.Files.Handle(s.path(LogSuffix))
 	s.init(o)
 	s.size.Store(sizeBytes)
@@ -85,7 +85,7 @@ func Open(dir string, base, sizeBytes, createdMillis int64, suffix string, o Opt
 
 // Create makes an empty segment: the .log at once, the rest when needed. An existing file is emptied.
 func Create(dir string, base, createdMillis int64, suffix string, o Options) (*Segment, error) {
-	s := &Segment{base: base, opts: o, dir: dir, suffix: suffix, createdMillis: createdMillis}
+	s := &Segment{base: base, dir: dir, suffix: suffix, createdMillis: createdMillis}
 	f, err := o.Files.FS().Create(s.path(LogSuffix))
 	if err != nil {
 		return nil, err
@@ -107,11 +107,14 @@ func Create(dir string, base, createdMillis int64, suffix string, o Options) (*S
 }
 
 func (s *Segment) init(o Options) {
+	s.opts.Store(&o)
 	s.offsets = newIndex(o, s.path(IndexSuffix), offsetEntryBytes, s.validOffsets)
 	s.times = newIndex(o, s.path(TimeIndexSuffix), timeEntryBytes, validTimeEntries)
 	s.txns = &txnIndex{files: o.Files, path: s.path(TxnIndexSuffix)}
 	s.first.Store(unknownTimestamp)
 }
+
+func (s *Segment) fs() vfs.FS { return s.opts.Load().Files.FS() }
 
 func (s *Segment) validOffsets(raw []byte) (int, error) {
 	n, err := validOffsetEntries(raw)
@@ -137,9 +140,9 @@ func (s *Segment) CreatedMillis() int64 { return s.createdMillis }
 
 // SetOptions changes the intervals and sizes for what is written from now on. By the writer.
 func (s *Segment) SetOptions(o Options) {
-	s.opts = o
-	s.offsets.maxBytes = max(roundDown(int(o.IndexMaxBytes), offsetEntryBytes), offsetEntryBytes)
-	s.times.maxBytes = max(roundDown(int(o.IndexMaxBytes), timeEntryBytes), timeEntryBytes)
+	s.opts.Store(&o)
+	s.offsets.setMax(o.IndexMaxBytes)
+	s.times.setMax(o.IndexMaxBytes)
 }
 
 // relative converts an offset; ok is false when the indexes cannot hold it.
@@ -166,7 +169,7 @@ func (s *Segment) IndexesFull() (bool, error) {
 		return false, err
 	}
 	// The time index keeps one slot for the entry that sealing adds.
-	return s.offsets.isFull() || (s.times.count()+2)*timeEntryBytes > s.times.maxBytes, nil
+	return s.offsets.isFull() || (s.times.count()+2)*timeEntryBytes > int(s.times.maxBytes.Load()), nil
 }
 
 // Append writes whole batches, with offsets and epochs set, at the end: one write. After an error the file has
@@ -218,7 +221,7 @@ func (s *Segment) index(batches []byte, start int64) error {
 		if ts := b.MaxTimestamp(); ts > largest.Timestamp {
 			largest = TimestampOffset{Timestamp: ts, Offset: b.LastOffset()}
 		}
-		if s.bytesSinceLast > int(s.opts.IndexIntervalBytes) {
+		if s.bytesSinceLast > int(s.opts.Load().IndexIntervalBytes) {
 			if err := s.addEntries(b.LastOffset(), position, largest); err != nil {
 				return err
 			}
@@ -270,7 +273,7 @@ func (s *Segment) addTimeEntry(largest TimestampOffset, last bool) error {
 	if last {
 		slots = 1
 	}
-	if (s.times.count()+slots)*timeEntryBytes > s.times.maxBytes {
+	if (s.times.count()+slots)*timeEntryBytes > int(s.times.maxBytes.Load()) {
 		return nil
 	}
 	var b [timeEntryBytes]byte
@@ -325,7 +328,7 @@ func (s *Segment) FirstTimestamp() (millis int64, ok bool, err error) {
 func (s *Segment) LastModifiedMillis() (int64, error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
-	info, err := s.opts.Files.FS().Stat(s.path(LogSuffix))
+	info, err := s.fs().Stat(s.path(LogSuffix))
 	if err != nil {
 		return 0, err
 	}
@@ -370,7 +373,7 @@ func (s *Segment) trimLog() error {
 	s.reserve.Lock()
 	defer s.reserve.Unlock()
 	size := s.size.Load()
-	if !s.opts.Preallocate && s.allocatedBytes <= size {
+	if !s.opts.Load().Preallocate && s.allocatedBytes <= size {
 		return nil
 	}
 	// To its own length: frees the blocks reserved beyond it.
@@ -396,8 +399,8 @@ func (s *Segment) Reserve(aheadBytes int64) {
 	s.reserve.Lock()
 	defer s.reserve.Unlock()
 	size := s.size.Load()
-	end := min(size+aheadBytes, int64(s.opts.MaxBytes))
-	if s.opts.Preallocate || end <= s.allocatedBytes || s.allocatedBytes-size > aheadBytes/2 {
+	end := min(size+aheadBytes, int64(s.opts.Load().MaxBytes))
+	if s.opts.Load().Preallocate || end <= s.allocatedBytes || s.allocatedBytes-size > aheadBytes/2 {
 		return
 	}
 	from := max(s.allocatedBytes, size)

@@ -109,7 +109,7 @@ func (s *Segment) move(dir, suffix string, rename bool) error {
 	oldLog := s.path(LogSuffix)
 	s.dir, s.suffix = dir, suffix
 	if rename {
-		if err := s.opts.Files.FS().Rename(oldLog, s.path(LogSuffix)); err != nil {
+		if err := s.fs().Rename(oldLog, s.path(LogSuffix)); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (s *Segment) Remove() error {
 	if errors.Is(closeErr, fs.ErrClosed) {
 		closeErr = nil
 	}
-	err := s.opts.Files.FS().Remove(s.path(LogSuffix))
+	err := s.fs().Remove(s.path(LogSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
