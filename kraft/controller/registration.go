@@ -37,11 +37,7 @@ func (d *Decider) BrokerRegistration(req *kmsg.BrokerRegistrationRequest) Result
 		record.BrokerEpoch = existing.Epoch
 	}
 	resp.BrokerEpoch = record.BrokerEpoch
-	sessions, now := d.Sessions, d.Now
-	return Result{
-		Records: append(out, record), Atomic: true, Response: resp,
-		Applied: func(int64) { sessions.Contact(record.BrokerID, record.BrokerEpoch, now) },
-	}
+	return Result{Records: append(out, record), Response: resp}
 }
 
 // registerBroker checks a registration and makes its record, still without the epoch.

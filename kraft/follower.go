@@ -1,0 +1,62 @@
+package kraft
+
+import (
+	"log/slog"
+
+	"gregor/kraft/image"
+	"gregor/kraft/metadata"
+	"gregor/kraft/quorum"
+)
+
+// follower holds the committed state as the controller needs it: the image, where brokers registered, and whether a
+// transaction is open.
+type follower struct {
+	logger     *slog.Logger
+	image      *image.Image
+	registered map[int32]int64
+	txns       transactions
+	next       int64 // offset after the last committed record
+}
+
+func newFollower(logger *slog.Logger) follower {
+	return follower{logger: logger, image: image.Empty(), registered: make(map[int32]int64)}
+}
+
+// batch applies a committed batch.
+func (f *follower) batch(b *quorum.CommittedBatch) {
+	delta := image.NewDelta(f.image)
+	for i, rec := range b.Records {
+		offset := b.BaseOffset + int64(i)
+		due, err := f.txns.feed(rec, offset)
+		if err != nil {
+			f.logger.Error("controller: record ignored", "offset", offset, "error", err)
+		}
+		for _, r := range due {
+			if err := delta.Replay(r.record); err != nil {
+				f.logger.Error("controller: record ignored", "offset", r.offset, "error", err)
+				continue
+			}
+			switch reg := r.record.(type) {
+			case *metadata.RegisterBrokerRecord:
+				f.registered[reg.BrokerID] = r.offset
+			case *metadata.UnregisterBrokerRecord:
+				delete(f.registered, reg.BrokerID)
+			}
+		}
+	}
+	f.image = delta.Apply(image.Provenance{
+		Offset: b.LastOffset, Epoch: b.Epoch, TimestampMillis: b.AppendTimestampMillis,
+	})
+	f.next = b.LastOffset + 1
+}
+
+// snapshot replaces the state. Where in the snapshot's range a broker registered is not known; its end is safe.
+func (f *follower) snapshot(img *image.Image) {
+	f.image = img
+	f.txns.reset()
+	f.next = img.Provenance.Offset + 1
+	clear(f.registered)
+	for b := range img.Cluster.Brokers() {
+		f.registered[b.ID] = img.Provenance.Offset
+	}
+}
