@@ -43,6 +43,7 @@ type Manager struct {
 	mapEnd     int64   // the state covers the log below
 	lastSnap   int64   // newest offset with a snapshot, or what stands for it
 	generation int64   // changes when snapshots being written become void
+	begun      int64   // offset of the newest snapshot that is being written, -1 for none
 
 	append Append
 }
@@ -51,7 +52,7 @@ type Manager struct {
 func NewManager(o Options) (*Manager, error) {
 	m := &Manager{
 		fs: o.FS, dir: o.Dir, log: o.Logger, expirationMillis: o.ExpirationMillis,
-		producers: map[int64]*State{}, verifications: map[int64]*verification{},
+		producers: map[int64]*State{}, verifications: map[int64]*verification{}, begun: -1,
 	}
 	if m.expirationMillis == 0 {
 		m.expirationMillis = DefaultExpirationMillis
@@ -156,6 +157,7 @@ func (m *Manager) TruncateAndReload(logStart, logEnd, nowMillis int64) error {
 
 func (m *Manager) clear() {
 	m.generation++
+	m.begun = -1
 	clear(m.producers)
 	m.ongoing, m.unreplicated = nil, nil
 }
@@ -200,9 +202,13 @@ func (m *Manager) load(s State) {
 func (m *Manager) OnLogStartIncremented(logStart int64) {
 	m.forgetEndedBelow(logStart)
 	m.mapEnd = max(m.mapEnd, logStart)
-	m.lastSnap = logStart
+	newest := m.begun
 	if n := len(m.snapshots); n > 0 {
-		m.lastSnap = m.snapshots[n-1]
+		newest = max(newest, m.snapshots[n-1])
+	}
+	m.lastSnap = logStart
+	if newest >= 0 {
+		m.lastSnap = newest
 	}
 }
 

@@ -149,6 +149,7 @@ func (m *Manager) BeginSnapshot() *Snapshot {
 	if m.mapEnd <= m.lastSnap {
 		return nil
 	}
+	m.begun = m.mapEnd
 	return &Snapshot{
 		Offset: m.mapEnd, fs: m.fs, path: m.snapshotPath(m.mapEnd),
 		contents: EncodeSnapshot(m.Active()), generation: m.generation,
@@ -165,6 +166,9 @@ func (m *Manager) FinishSnapshot(s *Snapshot) error {
 			return err
 		}
 		return nil
+	}
+	if m.begun == s.Offset {
+		m.begun = -1
 	}
 	at, found := slices.BinarySearch(m.snapshots, s.Offset)
 	if !found {

@@ -95,6 +95,20 @@ func TestSnapshotOvertakenByATruncationIsRemoved(t *testing.T) {
 	}
 }
 
+func TestSnapshotBeingWrittenCountsWhenTheLogStartMoves(t *testing.T) {
+	m := newManager(t, vfs.NewMem())
+	replay(t, m, data{pid: 1, count: 3}.batch())
+	s := m.BeginSnapshot()
+	replay(t, m, data{offset: 3, pid: 1, seq: 3, count: 2}.batch())
+	m.OnLogStartIncremented(5)
+	must(t, s.Write())
+	must(t, m.FinishSnapshot(s))
+	must(t, m.TakeSnapshot())
+	if got := m.Snapshots(); len(got) != 2 || got[1] != 5 {
+		t.Fatalf("%v: the clean stop needs one at the log end", got)
+	}
+}
+
 func TestCrashWhileASnapshotIsWrittenLosesNoState(t *testing.T) {
 	fsys := vfs.NewMem()
 	m := newManager(t, fsys)
