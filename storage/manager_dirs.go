@@ -89,9 +89,11 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 			m.failDir(d, err)
 		}
 	}
-	if err := errors.Join(m.checkEnsemble(), m.completeEnsemble(), m.lockDirs()); err != nil {
-		m.unlockDirs(false)
-		return nil, err
+	for _, step := range []func() error{m.checkEnsemble, m.completeEnsemble, m.lockDirs} {
+		if err := step(); err != nil {
+			m.unlockDirs(false)
+			return nil, err
+		}
 	}
 	m.start()
 	return m, nil
@@ -234,7 +236,7 @@ func (m *Manager) checkMeta(d *logDir) error {
 // node was formatted), that have no id yet or that are of version 0.
 func (m *Manager) completeEnsemble() error {
 	if m.clusterID == "" {
-		return nil // checkEnsemble has failed, or version 0 without a cluster
+		return fmt.Errorf("%w with a cluster.id in %v", ErrUnformatted, m.paths())
 	}
 	for _, d := range m.dirs {
 		if !d.online() {
