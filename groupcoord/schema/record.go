@@ -69,13 +69,13 @@ func DecodeShareStateValue(recordType int16, b []byte) (Value, error) {
 	return decodeValue(recordType, b, newShareStateValue)
 }
 
-func decodeKey(b []byte, make func(int16) Key) (Key, error) {
+func decodeKey(b []byte, newKey func(int16) Key) (Key, error) {
 	r := wire.NewReader(b)
 	recordType := r.Int16()
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("type of a coordinator record: %w", err)
 	}
-	k := make(recordType)
+	k := newKey(recordType)
 	if k == nil {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownRecord, recordType)
 	}
@@ -86,11 +86,11 @@ func decodeKey(b []byte, make func(int16) Key) (Key, error) {
 }
 
 // decodeValue ignores bytes after the message, as Kafka does.
-func decodeValue(recordType int16, b []byte, make func(int16) Value) (Value, error) {
+func decodeValue(recordType int16, b []byte, newValue func(int16) Value) (Value, error) {
 	if b == nil {
 		return nil, nil
 	}
-	v := make(recordType)
+	v := newValue(recordType)
 	if v == nil {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownRecord, recordType)
 	}
