@@ -123,6 +123,23 @@ func (c *Config) TopicSynonyms(name string) []Value {
 	if k == nil {
 		return []Value{{Name: name, Source: SourceDefault}}
 	}
+	return c.fallbacks(k)
+}
+
+// Fallback returns what a topic, group or client-metrics key is when it has no override: the first of its broker
+// synonyms that is set, in the key's own unit, else its default.
+func (c *Config) Fallback(k *configdef.Key) Value { return c.fallbacks(k)[0] }
+
+// Own returns the text of a broker key itself, without regard to its synonyms; nil when it is not set and has no
+// default.
+func (c *Config) Own(name string) *string {
+	if own := c.own(name); len(own) > 0 {
+		return own[0].Text
+	}
+	return nil
+}
+
+func (c *Config) fallbacks(k *configdef.Key) []Value {
 	var set, defaults []Value
 	for _, s := range k.Synonyms {
 		for _, v := range c.own(s.Name) {
@@ -137,7 +154,7 @@ func (c *Config) TopicSynonyms(name string) []Value {
 	slices.SortStableFunc(set, func(a, b Value) int { return int(a.Source) - int(b.Source) })
 	out := append(set, defaults...)
 	if len(out) == 0 {
-		out = append(out, Value{Name: name, Text: k.Default, Source: SourceDefault})
+		out = append(out, Value{Name: k.Name, Text: k.Default, Source: SourceDefault})
 	}
 	return out
 }
@@ -238,4 +255,10 @@ func explain(k *configdef.Key, err error) string {
 		text += " (valid: " + valid + ")"
 	}
 	return text
+}
+
+// Static returns the text of a key as the file, the environment or the command line set it, and whether one did.
+func (c *Config) Static(name string) (string, bool) {
+	s, ok := c.values.static[name]
+	return s.text, ok
 }

@@ -1,0 +1,200 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/internal/configdef"
+	"gregor/protocol"
+)
+
+// alterConfigs answers AlterConfigs (key 33, versions 0 to 2) and IncrementalAlterConfigs (44, 0 and 1; KIP-339): the
+// broker checks what needs no state, and the controller decides on the rest.
+//
+// INVALID_REQUEST for a null value (except to delete), for a resource or key that is there twice, for a broker
+// resource that is not this broker, for a broker key that cannot be altered while the broker runs, and for levels
+// of loggers, which this broker does not alter one by one.
+type alterConfigs struct {
+	node        Node
+	controllers Controllers
+}
+
+// Operations of IncrementalAlterConfigs.
+const opDelete = kmsg.IncrementalAlterConfigOpDelete
+
+// alteration is one resource of either API, as far as it is checked here.
+type alteration struct {
+	kind     kmsg.ConfigResourceType
+	name     string
+	keys     []string
+	nullKeys []string
+	texts    map[string]string // values to be set
+}
+
+func (a *alteration) same(b *alteration) bool { return a.kind == b.kind && a.name == b.name }
+
+// check returns the error of each resource; nil where the controller decides.
+func (h *alterConfigs) check(all []alteration) []error {
+	errs := make([]error, len(all))
+	for i := range all {
+		for j := range all {
+			if i != j && all[i].same(&all[j]) {
+				errs[i] = invalid("Each resource must appear at most once.")
+			}
+		}
+		if errs[i] == nil {
+			errs[i] = h.checkOne(&all[i])
+		}
+	}
+	return errs
+}
+
+func (h *alterConfigs) checkOne(a *alteration) error {
+	keys := slices.Clone(a.keys)
+	slices.Sort(keys)
+	if len(slices.Compact(keys)) < len(a.keys) {
+		return invalid("Error due to duplicate config keys")
+	}
+	if len(a.nullKeys) > 0 {
+		return invalid("Null value not supported for : %s", strings.Join(a.nullKeys, ", "))
+	}
+	switch a.kind {
+	case kmsg.ConfigResourceTypeBroker:
+		return h.checkBroker(a)
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return invalid("Levels of loggers cannot be altered: this broker has one level for all")
+	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
+		return nil
+	case kmsg.ConfigResourceTypeUnknown:
+	}
+	return invalid("Unknown resource type %d", a.kind)
+}
+
+// checkBroker checks that a broker resource names this broker, or all, and that its keys can be altered at run time.
+func (h *alterConfigs) checkBroker(a *alteration) error {
+	if a.name != "" {
+		id, err := strconv.ParseInt(a.name, 10, 32)
+		if err != nil {
+			return invalid("Node id must be an integer, but it is: %s", a.name)
+		}
+		if int32(id) != h.node.ID {
+			return invalid("Unexpected broker id, expected %d, but received %s", h.node.ID, a.name)
+		}
+	}
+	var fixed, perBroker []string
+	for _, key := range a.keys {
+		k := configdef.Broker().Lookup(key)
+		switch {
+		case k == nil:
+		case k.UpdateMode == configdef.ReadOnly:
+			fixed = append(fixed, key)
+		case k.UpdateMode == configdef.PerBroker && a.name == "":
+			perBroker = append(perBroker, key)
+		}
+		if text, ok := a.texts[key]; ok && k != nil {
+			if _, err := k.Parse(text); err != nil {
+				return invalid("%s", err)
+			}
+		}
+	}
+	if len(fixed) > 0 {
+		return invalid("Cannot update these configs dynamically: Set(%s)", strings.Join(fixed, ", "))
+	}
+	if len(perBroker) > 0 {
+		return invalid("Cannot update these configs at default cluster level, broker id must be specified: Set(%s)", strings.Join(perBroker, ", "))
+	}
+	return nil
+}
+
+func (h *alterConfigs) incremental(ctx context.Context, c *Call) kmsg.Response {
+	req, _ := c.Request.(*kmsg.IncrementalAlterConfigsRequest)
+	all := make([]alteration, len(req.Resources))
+	for i, r := range req.Resources {
+		a := alteration{kind: r.ResourceType, name: r.ResourceName, texts: map[string]string{}}
+		for _, x := range r.Configs {
+			a.keys = append(a.keys, x.Name)
+			switch {
+			case x.Op == opDelete:
+			case x.Value == nil:
+				a.nullKeys = append(a.nullKeys, x.Name)
+			case x.Op == kmsg.IncrementalAlterConfigOpSet:
+				a.texts[x.Name] = *x.Value
+			}
+		}
+		all[i] = a
+	}
+	errs := h.check(all)
+	resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
+	resp.SetVersion(req.Version)
+	var kept []kmsg.IncrementalAlterConfigsRequestResource
+	for i, r := range req.Resources {
+		if errs[i] == nil {
+			kept = append(kept, r)
+			continue
+		}
+		x := kmsg.NewIncrementalAlterConfigsResponseResource()
+		x.ResourceType, x.ResourceName, x.ErrorCode, x.ErrorMessage = r.ResourceType, r.ResourceName, protocol.ErrorCode(errs[i]), message(errs[i])
+		resp.Resources = append(resp.Resources, x)
+	}
+	if len(kept) == 0 {
+		return resp
+	}
+	sub := *c
+	forward := *req
+	forward.Resources = kept
+	sub.Request = &forward
+	answer, ok := h.controllers.Forward(ctx, &sub).(*kmsg.IncrementalAlterConfigsResponse)
+	if !ok {
+		panic(fmt.Sprintf("api: answer to IncrementalAlterConfigs is a %T", answer))
+	}
+	answer.Resources = append(answer.Resources, resp.Resources...)
+	return answer
+}
+
+func (h *alterConfigs) legacy(ctx context.Context, c *Call) kmsg.Response {
+	req, _ := c.Request.(*kmsg.AlterConfigsRequest)
+	all := make([]alteration, len(req.Resources))
+	for i, r := range req.Resources {
+		a := alteration{kind: r.ResourceType, name: r.ResourceName, texts: map[string]string{}}
+		for _, x := range r.Configs {
+			a.keys = append(a.keys, x.Name)
+			if x.Value == nil {
+				a.nullKeys = append(a.nullKeys, x.Name)
+			} else {
+				a.texts[x.Name] = *x.Value
+			}
+		}
+		all[i] = a
+	}
+	errs := h.check(all)
+	resp := kmsg.NewPtrAlterConfigsResponse()
+	resp.SetVersion(req.Version)
+	var kept []kmsg.AlterConfigsRequestResource
+	for i, r := range req.Resources {
+		if errs[i] == nil {
+			kept = append(kept, r)
+			continue
+		}
+		x := kmsg.NewAlterConfigsResponseResource()
+		x.ResourceType, x.ResourceName, x.ErrorCode, x.ErrorMessage = r.ResourceType, r.ResourceName, protocol.ErrorCode(errs[i]), message(errs[i])
+		resp.Resources = append(resp.Resources, x)
+	}
+	if len(kept) == 0 {
+		return resp
+	}
+	sub := *c
+	forward := *req
+	forward.Resources = kept
+	sub.Request = &forward
+	answer, ok := h.controllers.Forward(ctx, &sub).(*kmsg.AlterConfigsResponse)
+	if !ok {
+		panic(fmt.Sprintf("api: answer to AlterConfigs is a %T", answer))
+	}
+	answer.Resources = append(answer.Resources, resp.Resources...)
+	return answer
+}

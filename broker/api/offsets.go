@@ -1,0 +1,216 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/kraft/image"
+	"gregor/protocol"
+)
+
+// OffsetCommit (key 8), versions 2 to 10.
+//
+//	3 throttle     5 no retention time     6 leader epoch     7 static members     8 flexible     10 topic ids
+//
+// UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID, for what does not exist; the rest is the coordinator's.
+func (h *groups) commit(ctx context.Context, c *Call) kmsg.Response {
+	req, _ := c.Request.(*kmsg.OffsetCommitRequest)
+	img := h.node.Images.Image()
+	refused, order := splitCommit(img, req)
+	resp := kmsg.NewPtrOffsetCommitResponse()
+	if len(req.Topics) > 0 || len(order) == 0 {
+		// A request without topics goes to the coordinator too: it checks the member.
+		resp = h.coordinator.OffsetCommit(ctx, req)
+	}
+	resp.SetVersion(req.Version)
+	resp.Topics = mergeCommit(resp.Topics, refused, order)
+	return resp
+}
+
+// commitKey names a topic as the request does.
+type commitKey struct {
+	name string
+	id   [16]byte
+}
+
+// splitCommit takes partitions that do not exist out of the request and returns their answers, and the order of
+// topics in the request. What stays has both name and id, since the id is stored with the offset.
+func splitCommit(img *image.Image, req *kmsg.OffsetCommitRequest) (refused map[commitKey]kmsg.OffsetCommitResponseTopic, order []commitKey) {
+	refused = map[commitKey]kmsg.OffsetCommitResponseTopic{}
+	kept := req.Topics[:0:0]
+	for _, t := range req.Topics {
+		topic := img.Topics.ByName(t.Topic)
+		missing := kerr.UnknownTopicOrPartition
+		if req.Version >= 10 {
+			topic, missing = img.Topics.ByID(t.TopicID), kerr.UnknownTopicID
+		}
+		key := commitKey{name: t.Topic, id: t.TopicID}
+		out := kmsg.NewOffsetCommitResponseTopic()
+		out.Topic, out.TopicID = t.Topic, t.TopicID
+		partitions := t.Partitions[:0:0]
+		for _, p := range t.Partitions {
+			switch {
+			case topic == nil:
+				out.Partitions = append(out.Partitions, commitError(p.Partition, missing))
+			case topic.Partition(p.Partition) == nil:
+				out.Partitions = append(out.Partitions, commitError(p.Partition, kerr.UnknownTopicOrPartition))
+			default:
+				partitions = append(partitions, p)
+			}
+		}
+		if topic != nil {
+			key = commitKey{name: topic.Name, id: topic.ID}
+			if req.Version < 10 {
+				key.id = [16]byte{}
+			}
+			t.Topic, t.TopicID = topic.Name, topic.ID
+		}
+		order = append(order, key)
+		if len(out.Partitions) > 0 {
+			refused[key] = out
+		}
+		if t.Partitions = partitions; len(partitions) > 0 {
+			kept = append(kept, t)
+		}
+	}
+	req.Topics = kept
+	return refused, order
+}
+
+func commitError(partition int32, err error) kmsg.OffsetCommitResponseTopicPartition {
+	p := kmsg.NewOffsetCommitResponseTopicPartition()
+	p.Partition, p.ErrorCode = partition, protocol.ErrorCode(err)
+	return p
+}
+
+// mergeCommit joins the coordinator's answers with those of what it was not asked, in the request's order.
+func mergeCommit(answered []kmsg.OffsetCommitResponseTopic, refused map[commitKey]kmsg.OffsetCommitResponseTopic, order []commitKey) []kmsg.OffsetCommitResponseTopic {
+	if len(refused) == 0 {
+		return answered
+	}
+	byTopic := map[string]kmsg.OffsetCommitResponseTopic{}
+	for _, t := range answered {
+		byTopic[t.Topic] = t
+	}
+	out := make([]kmsg.OffsetCommitResponseTopic, 0, len(order))
+	for _, k := range order {
+		t, ok := byTopic[k.name]
+		if r, bad := refused[k]; bad {
+			if !ok {
+				t = r
+			} else {
+				t.Partitions = append(t.Partitions, r.Partitions...)
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// fetch answers OffsetFetch (key 9), versions 1 to 10.
+//
+//	2 null topics = all     5 leader epoch     6 flexible     7 require stable (KIP-447)     8 several groups (KIP-709)
+//	9 member id and epoch (KIP-848)     10 topic ids
+//
+// What was never committed has offset -1 and no error. From version 10 on, UNKNOWN_TOPIC_ID for an id that is not
+// known.
+func (h *groups) fetch(ctx context.Context, c *Call) kmsg.Response {
+	req, _ := c.Request.(*kmsg.OffsetFetchRequest)
+	if req.Version < 10 {
+		return h.coordinator.OffsetFetch(ctx, req)
+	}
+	img := h.node.Images.Image()
+	resp := kmsg.NewPtrOffsetFetchResponse()
+	resp.SetVersion(req.Version)
+	for i := range req.Groups {
+		resp.Groups = append(resp.Groups, h.fetchByID(ctx, img, &req.Groups[i], req.RequireStable))
+	}
+	return resp
+}
+
+// fetchByID answers for one group whose topics are given by id.
+func (h *groups) fetchByID(ctx context.Context, img *image.Image, g *kmsg.OffsetFetchRequestGroup, requireStable bool) kmsg.OffsetFetchResponseGroup {
+	all := g.Topics == nil
+	var unknown []kmsg.OffsetFetchResponseGroupTopic
+	kept := g.Topics[:0:0]
+	for _, t := range g.Topics {
+		topic := img.Topics.ByID(t.TopicID)
+		if topic == nil {
+			unknown = append(unknown, unknownTopicOffsets(t))
+			continue
+		}
+		t.Topic = topic.Name
+		kept = append(kept, t)
+	}
+	g.Topics = kept
+	if !all && g.Topics == nil {
+		g.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+	}
+	if all {
+		g.Topics = nil
+	}
+	out := h.coordinator.OffsetFetchGroup(ctx, g, requireStable)
+	if out.ErrorCode != 0 {
+		return out
+	}
+	known := out.Topics[:0]
+	for _, t := range out.Topics {
+		// The answer carries ids: an offset of a topic that is gone has no id to be told by.
+		if topic := img.Topics.ByName(t.Topic); topic != nil {
+			t.TopicID = topic.ID
+			known = append(known, t)
+		}
+	}
+	out.Topics = append(known, unknown...)
+	return out
+}
+
+func unknownTopicOffsets(t kmsg.OffsetFetchRequestGroupTopic) kmsg.OffsetFetchResponseGroupTopic {
+	out := kmsg.NewOffsetFetchResponseGroupTopic()
+	out.TopicID = t.TopicID
+	for _, id := range t.Partitions {
+		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		empty := ""
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = id, -1, -1, &empty
+		p.ErrorCode = kerr.UnknownTopicID.Code
+		out.Partitions = append(out.Partitions, p)
+	}
+	return out
+}
+
+// deleteOffsets answers OffsetDelete (key 47), version 0: UNKNOWN_TOPIC_OR_PARTITION for what does not exist, the
+// rest is the coordinator's.
+func (h *groups) deleteOffsets(ctx context.Context, c *Call) kmsg.Response {
+	req, _ := c.Request.(*kmsg.OffsetDeleteRequest)
+	img := h.node.Images.Image()
+	var refused []kmsg.OffsetDeleteResponseTopic
+	kept := req.Topics[:0:0]
+	for _, t := range req.Topics {
+		bad := kmsg.NewOffsetDeleteResponseTopic()
+		bad.Topic = t.Topic
+		partitions := t.Partitions[:0:0]
+		for _, p := range t.Partitions {
+			if img.Topics.Partition(t.Topic, p.Partition) != nil {
+				partitions = append(partitions, p)
+				continue
+			}
+			x := kmsg.NewOffsetDeleteResponseTopicPartition()
+			x.Partition, x.ErrorCode = p.Partition, kerr.UnknownTopicOrPartition.Code
+			bad.Partitions = append(bad.Partitions, x)
+		}
+		if len(bad.Partitions) > 0 {
+			refused = append(refused, bad)
+		}
+		if t.Partitions = partitions; len(partitions) > 0 {
+			kept = append(kept, t)
+		}
+	}
+	req.Topics = kept
+	resp := h.coordinator.OffsetDelete(ctx, req)
+	if resp.ErrorCode == 0 {
+		resp.Topics = append(resp.Topics, refused...)
+	}
+	return resp
+}

@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"sync"
+
+	"gregor/broker/api"
+	"gregor/kraft/image"
+	"gregor/protocol"
+	"gregor/storage"
+)
+
+// kraftPublisher is image.Publisher, by which the loader tells the parts of the broker of new images.
+type kraftPublisher = image.Publisher
+
+// logLoading loads the logs when the first image is there, since only the image tells which of them are strays. It is
+// the first publisher: replicas find their logs loaded.
+type logLoading struct {
+	manager *storage.Manager
+	nodeID  int32
+	fail    func(error)
+	done    chan struct{} // closed when the logs are loaded
+
+	mu    sync.Mutex
+	moved chan struct{} // closed at the next image
+}
+
+// Name implements image.Publisher.
+func (l *logLoading) Name() string { return "log loading" }
+
+// Publish implements image.Publisher.
+func (l *logLoading) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
+	select {
+	case <-l.done:
+		l.tell()
+		return
+	default:
+	}
+	err := l.manager.Load(storage.LoadOptions{IsStray: func(p storage.TopicPartition, id [16]byte) bool {
+		return l.stray(img, p, id)
+	}})
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	close(l.done)
+	l.tell()
+}
+
+// stray tells whether the cluster does not know a log as a replica of this broker.
+func (l *logLoading) stray(img *image.Image, p storage.TopicPartition, id [16]byte) bool {
+	topic := img.Topics.ByName(p.Topic)
+	if !protocol.UUID(id).IsZero() {
+		topic = img.Topics.ByID(id)
+	}
+	if topic == nil {
+		return true
+	}
+	reg := topic.Partition(p.Partition)
+	return reg == nil || !reg.HasReplica(l.nodeID)
+}
+
+// published is closed at the next image.
+func (l *logLoading) published() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.moved == nil {
+		l.moved = make(chan struct{})
+	}
+	return l.moved
+}
+
+func (l *logLoading) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
+}
+
+// wakeOnImage lets the lifecycle see at once that its metadata has caught up.
+type wakeOnImage struct{ lifecycle *lifecycle }
+
+// Name implements image.Publisher.
+func (w wakeOnImage) Name() string { return "lifecycle" }
+
+// Publish implements image.Publisher.
+func (w wakeOnImage) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
+	select {
+	case <-w.lifecycle.unfenced:
+	default:
+		if img.Provenance.Offset >= w.lifecycle.Epoch() {
+			w.lifecycle.wake()
+		}
+	}
+}
+
+// dirFailed is told when a log directory goes offline: the controller learns of it with the next heartbeat, and
+// moves leadership away. Without any directory left the broker stops.
+func (b *Broker) dirFailed(d storage.DirInfo) {
+	b.log.Error("log directory is offline", "dir", d.Path, "error", d.Err)
+	if b.lifecycle != nil {
+		b.lifecycle.wake()
+	}
+	if b.manager == nil {
+		return
+	}
+	for _, x := range b.manager.Dirs() {
+		if x.Metadata && x.Err != nil {
+			b.fail(x.Err)
+			return
+		}
+		if x.HoldsLogs && x.Err == nil {
+			return
+		}
+	}
+	b.fail(d.Err)
+}
+
+// offlineDirs are the ids of directories that failed.
+func (b *Broker) offlineDirs() []protocol.UUID {
+	var out []protocol.UUID
+	for _, d := range b.manager.Dirs() {
+		if d.HoldsLogs && d.Err != nil && !protocol.UUID(d.ID).IsZero() {
+			out = append(out, d.ID)
+		}
+	}
+	return out
+}
+
+// logDirs describes the disks for DescribeLogDirs.
+type logDirs struct{ manager *storage.Manager }
+
+// DescribeDirs implements api.LogDirs.
+func (l logDirs) DescribeDirs() []api.LogDir {
+	var out []api.LogDir
+	for _, d := range l.manager.Describe() {
+		out = append(out, api.LogDir{Path: d.Path, Err: d.Err, TotalBytes: d.TotalBytes, UsableBytes: d.UsableBytes, Cordoned: d.Cordoned, Logs: d.Logs, FutureLogs: d.FutureLogs})
+	}
+	return out
+}

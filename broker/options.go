@@ -1,0 +1,204 @@
+package broker
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"gregor/broker/config"
+	"gregor/broker/network"
+	"gregor/groupcoord"
+	"gregor/kraft"
+	"gregor/kraft/quorum"
+	"gregor/protocol/record"
+	"gregor/storage"
+	"gregor/storage/vfs"
+)
+
+// Options start a node.
+type Options struct {
+	Config *config.Config
+	FS     vfs.FS
+	Logger *slog.Logger
+	// Version is shown at the start.
+	Version string
+	// Format prepares directories that are not formatted; nil refuses to start with them.
+	Format *kraft.Formatter
+	// FormatOutput gets what the formatting says.
+	FormatOutput io.Writer
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// topicConfig resolves topic configs on the broker's defaults.
+func topicConfig(c *config.Config, overrides map[string]string) (storage.LogConfig, error) {
+	all := c.TopicDefaults()
+	for k, v := range overrides {
+		all[k] = v
+	}
+	return storage.DefaultLogConfig().With(all)
+}
+
+func managerOptions(o *Options, failed func(storage.DirInfo)) (storage.ManagerOptions, error) {
+	c := o.Config
+	defaults, err := topicConfig(c, nil)
+	if err != nil {
+		return storage.ManagerOptions{}, err
+	}
+	return storage.ManagerOptions{
+		FS: o.FS, LogDirs: c.Storage.Dirs, MetadataDir: c.Metadata.Dir, ControllerOnly: !c.Node.Broker,
+		NodeID: c.Node.ID, Defaults: defaults, RecoveryThreads: int(c.Storage.RecoveryThreads),
+		Intervals: storage.Intervals{
+			RetentionCheckMillis: c.Storage.RetentionCheckMillis, RecoveryPointMillis: int64(c.Storage.RecoveryCheckpointMillis),
+			LogStartOffsetMillis: int64(c.Storage.StartCheckpointMillis), HighWatermarkMillis: c.Storage.HighWatermarkCheckpointMs,
+			ProducerExpiryMillis: int64(c.Producers.IDExpirationCheckMillis), InitialRetentionMillis: c.Storage.InitialTaskDelayMillis,
+		},
+		ProducerExpirationMillis: int64(c.Producers.IDExpirationMillis), VerifyTransactions: true,
+		DirFailed: failed, Logger: o.Logger,
+	}, nil
+}
+
+// staticVoters are the entries of controller.quorum.voters.
+func staticVoters(c *config.Config) []quorum.Voter {
+	var out []quorum.Voter
+	for _, v := range c.Quorum.Voters {
+		out = append(out, quorum.Voter{
+			Key:       quorum.ReplicaKey{ID: v.ID},
+			Endpoints: []quorum.Endpoint{{Name: c.Listeners.ControllerNames[0], Host: v.Host, Port: v.Port}},
+		})
+	}
+	return out
+}
+
+// bootstrapServers are the entries of controller.quorum.bootstrap.servers.
+func bootstrapServers(c *config.Config) ([]kraft.Endpoint, error) {
+	var out []kraft.Endpoint
+	for _, s := range c.Quorum.BootstrapServers {
+		host, portText, err := net.SplitHostPort(s)
+		port, portErr := strconv.ParseUint(portText, 10, 16)
+		if err != nil || portErr != nil {
+			return nil, &config.Error{Key: "controller.quorum.bootstrap.servers", Message: fmt.Sprintf("%q is not HOST:PORT", s)}
+		}
+		out = append(out, kraft.Endpoint{NodeID: -1, Host: host, Port: uint16(port)})
+	}
+	return out, nil
+}
+
+// securityCodes are the codes of security protocols in registrations.
+var securityCodes = map[string]int16{"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+// kraftOptions are the quorum's part of the config.
+func kraftOptions(o *Options, m *storage.Manager, client kraft.Client) (kraft.Options, error) {
+	c := o.Config
+	servers, err := bootstrapServers(c)
+	if err != nil {
+		return kraft.Options{}, err
+	}
+	segment := c.Metadata.SegmentBytes
+	if c.Metadata.InternalSegment > 0 {
+		segment = c.Metadata.InternalSegment
+	}
+	snapshotInterval := millis(c.Metadata.SnapshotMillis)
+	if c.Metadata.SnapshotMillis == 0 {
+		snapshotInterval = -1 // never by time
+	}
+	dir := m.MetadataDir()
+	out := kraft.Options{
+		NodeID: c.Node.ID, ClusterID: m.ClusterID(), FS: o.FS, MetadataDir: dir.Path, DirectoryID: dir.ID,
+		Quorum: kraft.QuorumOptions{
+			StaticVoters: staticVoters(c), BootstrapServers: servers, ListenerNames: c.Listeners.ControllerNames,
+			RequestTimeout: millis(int64(c.Quorum.RequestTimeoutMillis)), RetryBackoff: millis(int64(c.Quorum.RetryBackoffMillis)),
+			Log: quorum.LogOptions{
+				SegmentBytes: segment, SegmentMillis: c.Metadata.SegmentMillis, RetentionBytes: c.Metadata.RetentionBytes,
+				RetentionMillis: c.Metadata.RetentionMillis, FileDeleteDelayMillis: c.Metadata.DeleteDelayMillis,
+			},
+			Timing: quorum.Timing{ElectionTimeout: millis(int64(c.Quorum.ElectionTimeoutMillis))},
+		},
+		Snapshots: kraft.SnapshotOptions{MaxNewRecordBytes: c.Metadata.SnapshotBytes, MaxInterval: snapshotInterval},
+		Client:    client, Logger: o.Logger,
+	}
+	if c.Node.Controller {
+		out.Controller = controllerOptions(c)
+	}
+	return out, nil
+}
+
+func controllerOptions(c *config.Config) *kraft.ControllerOptions {
+	balance := time.Duration(c.Metadata.LeaderImbalanceSecs) * time.Second
+	if !c.Metadata.AutoRebalance {
+		balance = -1
+	}
+	idle := millis(int64(c.Metadata.MaxIdleMillis))
+	if idle == 0 {
+		idle = -1
+	}
+	return &kraft.ControllerOptions{
+		DefaultPartitions: c.Topics.Partitions, DefaultReplicationFactor: int16(c.Topics.ReplicationFactor), DeleteTopicEnable: c.Topics.DeleteEnable,
+		Static: c.Static, SessionTimeout: millis(int64(c.Node.SessionTimeoutMillis)), MaxIdle: idle, LeaderBalance: balance,
+		UncleanElection: millis(c.Metadata.UncleanMillis),
+	}
+}
+
+// groupConfig is the group coordinator's part of the config.
+func groupConfig(c *config.Config) groupcoord.Config {
+	out := groupcoord.DefaultConfig()
+	out.Classic.MaxSize = int(c.Groups.MaxSize)
+	out.Classic.InitialRebalanceDelay = millis(int64(c.Groups.InitialRebalanceMillis))
+	out.Classic.MinSessionTimeoutMillis, out.Classic.MaxSessionTimeoutMillis = c.Groups.MinSessionMillis, c.Groups.MaxSessionMillis
+	out.Offsets.MetadataMaxBytes = int(c.Offsets.MetadataMaxBytes)
+	out.Offsets.RetentionMillis = c.Offsets.OffsetsRetention().Milliseconds()
+	out.RetentionCheckInterval = millis(c.Offsets.RetentionCheckMs)
+	out.CommitTimeout = millis(int64(c.Offsets.CommitTimeoutMillis))
+	out.LoadBufferBytes = int(c.Offsets.LoadBufferBytes)
+	out.Compression = record.Codec(c.Offsets.TopicCodec)
+	return out
+}
+
+// networkOptions are the limits of the network layer.
+func networkOptions(o *Options) network.Options {
+	s := o.Config.Sockets
+	return network.Options{
+		Logger: o.Logger, MaxRequestBytes: s.RequestMaxBytes, MaxQueuedBytes: s.QueuedMaxBytes, IdleTimeout: millis(s.IdleMaxMillis),
+		SendBufferBytes: int(s.SendBufferBytes), ReceiveBufferBytes: int(s.ReceiveBufferBytes), Limits: connectionLimits(o.Config),
+	}
+}
+
+func connectionLimits(c *config.Config) network.Limits {
+	s := c.Sockets
+	l := network.Limits{MaxConnections: int(s.MaxConnections), MaxConnectionsPerIP: int(s.MaxConnectionsPerIP), MaxConnectionsPerSecond: int(s.MaxCreationRate)}
+	l.MaxConnectionsPerIPOverrides = map[netip.Addr]int{}
+	for entry := range strings.SplitSeq(s.PerIPOverrides, ",") {
+		host, count, ok := cutLast(strings.TrimSpace(entry), ':')
+		n, err := strconv.Atoi(count)
+		if !ok || err != nil {
+			continue
+		}
+		if addr, err := netip.ParseAddr(host); err == nil {
+			l.MaxConnectionsPerIPOverrides[addr] = n
+			continue
+		}
+		found, err := net.LookupHost(host)
+		if err != nil {
+			continue
+		}
+		for _, a := range found {
+			if addr, err := netip.ParseAddr(a); err == nil {
+				l.MaxConnectionsPerIPOverrides[addr] = n
+			}
+		}
+	}
+	return l
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}

@@ -1,0 +1,193 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"gregor/kraft/image"
+	"gregor/protocol"
+	"gregor/storage"
+)
+
+// Logs creates, finds and deletes the logs of partitions. It is what the manager needs of storage.Manager.
+type Logs interface {
+	// Log returns the log of a partition if it is on one of the disks.
+	Log(topic string, partition int32) (*storage.Log, bool)
+	// CreateLog returns the log of a partition and creates it when it is not there, in the directory with that id
+	// (the zero id: whichever is best).
+	CreateLog(topic string, partition int32, topicID [16]byte, c storage.LogConfig, directory [16]byte) (*storage.Log, error)
+	// DeleteLog renames the log's directory away and deletes it later.
+	DeleteLog(topic string, partition int32) error
+}
+
+// Options configure a Manager.
+type Options struct {
+	// NodeID is this broker.
+	NodeID int32
+	Logs   Logs
+	// TopicConfig resolves the config of a topic: its overrides on the broker's defaults.
+	TopicConfig func(overrides map[string]string) (storage.LogConfig, error)
+	Logger      *slog.Logger
+}
+
+// Manager holds the replicas of this broker. Lookups take no lock; changes come from one goroutine, that of the
+// image's loader.
+type Manager struct {
+	o          Options
+	partitions sync.Map // image.TopicPartition -> *Partition
+}
+
+// NewManager returns a manager without replicas.
+func NewManager(o Options) *Manager { return &Manager{o: o} }
+
+// Name names the publisher in logs.
+func (m *Manager) Name() string { return "replica manager" }
+
+// Lookup returns the replica of a partition on this broker, or nil.
+func (m *Manager) Lookup(topic string, partition int32) *Partition {
+	p, ok := m.partitions.Load(image.TopicPartition{Topic: topic, Partition: partition})
+	if !ok {
+		return nil
+	}
+	found, _ := p.(*Partition)
+	return found
+}
+
+// All returns the replicas of this broker, in no order.
+func (m *Manager) All() []*Partition {
+	var out []*Partition
+	m.partitions.Range(func(_, p any) bool {
+		if found, ok := p.(*Partition); ok {
+			out = append(out, found)
+		}
+		return true
+	})
+	return out
+}
+
+// Publish implements image.Publisher: replicas are deleted, created and given their roles. A replica whose log
+// cannot be opened is logged and left out: requests for it are answered NOT_LEADER_OR_FOLLOWER, and the others
+// of the change go on.
+func (m *Manager) Publish(delta *image.Delta, img *image.Image, _ image.Manifest) {
+	if topics := delta.Topics(); topics != nil {
+		local := topics.LocalChanges(m.o.NodeID)
+		for _, d := range local.Deletes {
+			m.remove(d)
+		}
+		for _, r := range local.Leaders {
+			m.applyRole(img, r)
+		}
+		for _, r := range local.Followers {
+			m.applyRole(img, r)
+		}
+	}
+	m.applyConfigs(delta, img)
+}
+
+// remove takes a replica away; with its topic gone, or moved elsewhere, its log is deleted.
+func (m *Manager) remove(d image.LocalDelete) {
+	key := image.TopicPartition{Topic: d.Topic, Partition: d.Partition}
+	p := m.Lookup(d.Topic, d.Partition)
+	if p != nil && p.TopicID() != d.TopicID {
+		return // a newer topic of that name
+	}
+	m.partitions.Delete(key)
+	if p != nil {
+		p.stop()
+	}
+	if err := m.o.Logs.DeleteLog(d.Topic, d.Partition); err != nil {
+		m.o.Logger.Error("cannot delete the log of a partition", "topic", d.Topic, "partition", d.Partition, "error", err)
+	}
+}
+
+func (m *Manager) applyRole(img *image.Image, r image.LocalReplica) {
+	if err := m.tryRole(img, r); err != nil {
+		m.o.Logger.Error("cannot bring a replica up", "topic", r.Topic, "partition", r.Partition, "error", err)
+	}
+}
+
+func (m *Manager) tryRole(img *image.Image, r image.LocalReplica) error {
+	p := m.Lookup(r.Topic, r.Partition)
+	if p == nil {
+		log, err := m.open(img, r)
+		if err != nil {
+			return err
+		}
+		p = newPartition(m.o.NodeID, log)
+		log.SetObserver(p.watch.moved)
+		defer m.partitions.Store(image.TopicPartition{Topic: r.Topic, Partition: r.Partition}, p)
+	}
+	reg := r.State
+	return p.apply(Assignment{
+		Leader: reg.Leader, LeaderEpoch: reg.LeaderEpoch, PartitionEpoch: reg.PartitionEpoch, Replicas: reg.Replicas, ISR: reg.ISR,
+	})
+}
+
+// ErrTopicID says that a log on disk belongs to another topic of the same name.
+var ErrTopicID = errors.New("log belongs to another topic of that name")
+
+func (m *Manager) open(img *image.Image, r image.LocalReplica) (*storage.Log, error) {
+	c, err := m.o.TopicConfig(img.Configs.Topic(r.Topic))
+	if err != nil {
+		return nil, err
+	}
+	dir, _ := r.State.Directory(m.o.NodeID)
+	if dir.IsReservedDirectory() {
+		dir = protocol.ZeroUUID
+	}
+	log, err := m.o.Logs.CreateLog(r.Topic, r.Partition, r.TopicID, c, dir)
+	if err != nil {
+		return nil, err
+	}
+	if id := protocol.UUID(log.TopicID()); !id.IsZero() && id != r.TopicID {
+		return nil, fmt.Errorf("%w: %s-%d has id %s on disk, the cluster says %s", ErrTopicID, r.Topic, r.Partition, id, r.TopicID)
+	}
+	log.UpdateConfig(c)
+	return log, nil
+}
+
+// applyConfigs gives replicas the changed config of their topics; a change of the broker's own defaults comes
+// through RefreshConfigs.
+func (m *Manager) applyConfigs(delta *image.Delta, img *image.Image) {
+	for _, r := range delta.ChangedConfigs() {
+		if r.Type == image.ResourceTopic {
+			m.refreshTopic(img, img.Topics.ByName(r.Name))
+		}
+	}
+}
+
+// RefreshConfigs resolves the configs of all topics anew: the broker's defaults have changed.
+func (m *Manager) RefreshConfigs(img *image.Image) {
+	for t := range img.Topics.All() {
+		m.refreshTopic(img, t)
+	}
+}
+
+func (m *Manager) refreshTopic(img *image.Image, t *image.Topic) {
+	if t == nil {
+		return
+	}
+	c, err := m.o.TopicConfig(img.Configs.Topic(t.Name))
+	if err != nil {
+		m.o.Logger.Error("topic config is not valid; the one before stays in force", "topic", t.Name, "error", err)
+		return
+	}
+	for id := range t.Partitions() {
+		if p := m.Lookup(t.Name, id); p != nil {
+			p.setConfig(c)
+		}
+	}
+}
+
+// stop wakes everybody who waits for the replica and refuses what comes later.
+func (p *Partition) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.role.Load()
+	gone := &role{Assignment: old.Assignment}
+	gone.Leader = -1
+	p.role.Store(gone)
+	p.watch.wakeAll()
+}

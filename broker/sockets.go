@@ -1,0 +1,103 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sys/unix"
+
+	"gregor/broker/api"
+	"gregor/broker/config"
+	"gregor/broker/network"
+)
+
+// socket is an open listener that may not be served yet.
+type socket struct {
+	listener config.Listener
+	net      net.Listener
+}
+
+// listen opens all listeners at once, so that a port in use is found before anything else starts. Those for clients
+// are served later: until then connections wait in the backlog.
+func (b *Broker) listen() ([]socket, error) {
+	var out []socket
+	for _, l := range b.cfg.Listeners.All {
+		n, err := net.Listen("tcp", l.Address())
+		if err != nil {
+			for _, s := range out {
+				err = errors.Join(err, s.net.Close())
+			}
+			return nil, fmt.Errorf("cannot listen on %s: %w (is another broker running? set listeners to another port)", l, err)
+		}
+		out = append(out, socket{listener: l, net: n})
+	}
+	return out, nil
+}
+
+// serve begins to accept on the controller's listeners, or on the others.
+func (b *Broker) serve(sockets []socket, controller bool) error {
+	handler := api.NewServer(b.table, controller, b.log)
+	several := len(b.cfg.Listeners.Advertised) > 1
+	for _, s := range sockets {
+		if s.listener.Controller != controller {
+			continue
+		}
+		_, err := b.network.Listen(network.ListenerOptions{
+			Name: s.listener.Name, Socket: s.net, Handler: handler,
+			Protected: several && s.listener.Name == b.cfg.Listeners.InterBroker,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// port is the port that a listener really has.
+func (s socket) port() uint16 {
+	if a, ok := s.net.Addr().(*net.TCPAddr); ok {
+		return uint16(a.Port)
+	}
+	return s.listener.Port
+}
+
+// registrationListeners are the advertised listeners. A port of 0 is that of the socket; an empty host is this
+// machine's name, as in Kafka.
+func registrationListeners(c *config.Config, sockets []socket) []kmsg.BrokerRegistrationRequestListener {
+	var out []kmsg.BrokerRegistrationRequestListener
+	for _, a := range c.Listeners.Advertised {
+		x := kmsg.NewBrokerRegistrationRequestListener()
+		x.Name, x.Host, x.Port, x.SecurityProtocol = a.Name, advertisedHost(a.Host), a.Port, securityCodes[a.Protocol]
+		if x.Port == 0 {
+			for _, s := range sockets {
+				if s.listener.Name == a.Name {
+					x.Port = s.port()
+				}
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// advertisedHost is the name that others reach a listener on all interfaces by.
+func advertisedHost(host string) string {
+	if host != "" {
+		return host
+	}
+	if name, err := hostName(); err == nil && name != "" {
+		return name
+	}
+	return "localhost"
+}
+
+// hostName is the name of this machine.
+func hostName() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", err
+	}
+	return unix.ByteSliceToString(u.Nodename[:]), nil
+}

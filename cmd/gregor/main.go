@@ -1,0 +1,64 @@
+// Command gregor is a Kafka broker in one binary.
+//
+//	gregor start [server.properties] [--override key=value]...
+//	gregor format --cluster-id ID --config server.properties ...
+//	gregor random-uuid
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	if err := newRoot().Execute(); err != nil {
+		if !errors.Is(err, errSilent) {
+			fmt.Fprintln(os.Stderr, "gregor: "+err.Error())
+		}
+		os.Exit(1)
+	}
+}
+
+// errSilent ends with status 1 when everything has been said already.
+var errSilent = errors.New("failed")
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gregor",
+		Short:         "A Kafka broker in one binary",
+		Long:          "Gregor serves Kafka's clients and tools on Kafka's own configuration and data directories.",
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newStart(), newFormat(), newRandomUUID(), newInfo(), newVersionMapping(), newFeatureDependencies())
+	return root
+}
+
+// version is the module's version and commit, as the Go toolchain recorded them.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	v, revision, modified := info.Main.Version, "", ""
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			revision = "+" + s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "-dirty"
+		}
+	}
+	if v != "devel" {
+		return v
+	}
+	return v + revision + modified
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gregor/broker"
+	"gregor/broker/config"
+	"gregor/storage/vfs"
+)
+
+type startFlags struct {
+	overrides []string
+	strict    bool
+	logLevel  string
+}
+
+func newStart() *cobra.Command {
+	var f startFlags
+	c := &cobra.Command{
+		Use:   "start [server.properties]",
+		Short: "Run a broker, a controller or both until SIGTERM",
+		Long: `Runs a node in the foreground by a Kafka server.properties file.
+
+Without a file it is broker and controller on localhost:9092, with its data in
+./gregor-data. An empty log directory is formatted by itself; the cluster id is
+then that of CLUSTER_ID or KAFKA_CLUSTER_ID, or a random one, and
+KAFKA_FORMAT_ARGS may hold further options of "gregor format".
+
+Environment variables like KAFKA_NUM_PARTITIONS=3 override the file as in Kafka's
+container image, and --override overrides both.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file := ""
+			if len(args) == 1 {
+				file = args[0]
+			}
+			return start(cmd.Context(), file, f)
+		},
+	}
+	c.Flags().StringArrayVar(&f.overrides, "override", nil, "`key=value` that wins over file and environment (repeatable)")
+	c.Flags().BoolVar(&f.strict, "strict", false, "refuse to start with keys that nobody knows")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+// loadConfig reads the file, the environment and the overrides.
+func loadConfig(file string, overrides []string, strict bool) (*config.Config, []config.Warning, error) {
+	o := config.Options{FileName: file, Environ: os.Environ(), Overrides: overrides, Strict: strict}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
+		}
+		o.File = text
+	}
+	return config.Load(o)
+}
+
+func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+// shutdownTimeout bounds a controlled stop; what is not done by then is cut off.
+const shutdownTimeout = 30 * time.Second
+
+func start(parent context.Context, file string, f startFlags) error {
+	tuneRuntime()
+	log, err := newLogger(os.Stderr, f.logLevel)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	cfg, warnings, err := loadConfig(file, f.overrides, f.strict)
+	for _, w := range warnings {
+		log.Warn(w.String())
+	}
+	if err != nil {
+		return err
+	}
+	formatter, err := selfFormatter(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	b, err := broker.Start(ctx, broker.Options{
+		Config: cfg, FS: vfs.Real(), Logger: log, Version: version(), Format: formatter, FormatOutput: lineLogger{log},
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			log.Info("stopped before it served")
+			return nil
+		}
+		return err
+	}
+	log.Info("serving", "after", time.Since(began).Round(time.Millisecond).String())
+	returnStartMemory()
+	select {
+	case <-ctx.Done():
+	case err = <-b.Failed():
+		log.Error("cannot go on", "error", err)
+	}
+	stop() // a second signal ends the process at once
+	log.Info("stopping")
+	limit, cancel := context.WithTimeout(context.WithoutCancel(parent), shutdownTimeout)
+	defer cancel()
+	if stopErr := b.Stop(limit); stopErr != nil {
+		return fmt.Errorf("stopped, but not cleanly: %w", stopErr)
+	}
+	log.Info("stopped")
+	if err != nil {
+		return errSilent
+	}
+	return nil
+}
+
+// lineLogger logs what the format command prints.
+type lineLogger struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (l lineLogger) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if line = strings.TrimSpace(line); line != "" {
+			l.log.Info(line)
+		}
+	}
+	return len(p), nil
+}
+
+// tuneRuntime makes the heap small rather than the collector idle, unless the operator said otherwise: a broker
+// allocates little per request, and its memory is the page cache's to use.
+func tuneRuntime() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+}
+
+// returnStartMemory gives back what only the start needed.
+func returnStartMemory() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
