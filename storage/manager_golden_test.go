@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,11 +131,14 @@ func TestKafkasCrashedDirectoryIsRecoveredLikeKafkaDoes(t *testing.T) {
 		if _, ok := m.PreviousBrokerEpoch(); ok {
 			t.Fatal("there was no clean stop")
 		}
+		var mu sync.Mutex
 		asked := map[string]bool{}
 		must(t, m.Load(LoadOptions{IsStray: func(p TopicPartition, id [16]byte) bool {
 			if id == [16]byte{} {
 				t.Errorf("%s has no topic id", p)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			asked[p.Topic] = true
 			return p.Topic == "stranger"
 		}}))

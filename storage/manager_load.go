@@ -15,7 +15,7 @@ import (
 // LoadOptions say what the metadata knows of the replicas on this node.
 type LoadOptions struct {
 	// IsStray tells whether a replica does not belong here: its topic id is unknown or the node is none of its
-	// replicas. Its directory is set aside as -stray. nil keeps all.
+	// replicas. Its directory is set aside as -stray. nil keeps all. It is called from several goroutines.
 	IsStray func(p TopicPartition, topicID [16]byte) bool
 }
 
