@@ -119,12 +119,7 @@ func TestGoldenMetadataControlBatches(t *testing.T) {
 					t.Fatal(err)
 				}
 				names = append(names, rec.Type().String())
-				if v, ok := rec.(*KRaftVoters); ok {
-					e := v.Voters[0].Endpoints[0]
-					if len(v.Voters) != 1 || v.Voters[0].ID != 1 || e.Name != "CONTROLLER" || e.Host != "localhost" || e.Port != 39493 {
-						t.Errorf("voters %+v", v)
-					}
-				}
+				checkVoters(t, rec)
 				builder.AddControl(r.Timestamp, rec)
 			}
 			got = append(got, strings.Join(names, " "))
@@ -135,6 +130,19 @@ func TestGoldenMetadataControlBatches(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
+	}
+}
+
+func checkVoters(t *testing.T, rec ControlRecord) {
+	t.Helper()
+	voters, ok := rec.(*KRaftVoters)
+	if !ok {
+		return
+	}
+	v := voters.Voters[0]
+	e := v.Endpoints[0]
+	if len(voters.Voters) != 1 || v.ID != 1 || e.Name != "CONTROLLER" || e.Host != "localhost" || e.Port != 39493 {
+		t.Errorf("voters %+v", voters)
 	}
 }
 

@@ -69,7 +69,6 @@ func createTopics(t *testing.T, addr string) {
 			t.Fatal(topic.Topic, topic.ErrorCode)
 		}
 	}
-	time.Sleep(2 * time.Second)
 }
 
 func roundTrip(addr string, req kmsg.Request, resp kmsg.Response) error {
@@ -107,17 +106,21 @@ func ask(t *testing.T, addr string, c produceCase, sent []byte, now int64) strin
 	rp.Records = sent
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
-	resp := req.ResponseKind().(*kmsg.ProduceResponse)
-	if err := roundTrip(addr, req, resp); err != nil {
-		if errors.Is(err, io.EOF) {
-			return "closed"
+	var p kmsg.ProduceResponseTopicPartition
+	const unknownTopic = 3 // the broker has not heard of it yet
+	for p.ErrorCode = unknownTopic; p.ErrorCode == unknownTopic; {
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		if err := roundTrip(addr, req, resp); err != nil {
+			if errors.Is(err, io.EOF) {
+				return "closed"
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return "no answer"
+			}
+			t.Fatal(c.name, err)
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return "no answer"
-		}
-		t.Fatal(c.name, err)
+		p = resp.Topics[0].Partitions[0]
 	}
-	p := resp.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
 		var errs []RecordError
 		for _, e := range p.ErrorRecords {

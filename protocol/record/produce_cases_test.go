@@ -169,6 +169,9 @@ func produceCases() []produceCase {
 	}
 	addCodecCases(add)
 	addHeaderCases(add)
+	addProducerCases(add)
+	addTimestampBitCases(add)
+	addCRCCases(add)
 	addFramingCases(add)
 	addTimestampCases(add)
 	addRecordCases(add)
@@ -218,7 +221,6 @@ func flip(pos int) func([]byte) []byte {
 }
 
 func addHeaderCases(add addCase) {
-	three := func(m ...func(Batch)) func(int64) []byte { return batchOf(CodecNone, keyed(0, 0, 0), m...) }
 	for _, codec := range []Codec{CodecNone, CodecGzip} {
 		with := func(name, topic string, m ...func(Batch)) {
 			add(name+" "+codec.String(), topic, 9, batchOf(codec, keyed(0, 0, 0), m...))
@@ -244,11 +246,27 @@ func addHeaderCases(add addCase) {
 		with("high bits", "plain", setBits(0xff00))
 		with("high bits", "append", setBits(0xff00))
 		with("leader epoch 9", "plain", put32(leaderEpochPos, 9))
+	}
+}
+
+func addProducerCases(add addCase) {
+	for _, codec := range []Codec{CodecNone, CodecGzip} {
+		with := func(name, topic string, m ...func(Batch)) {
+			add(name+" "+codec.String(), topic, 9, batchOf(codec, keyed(0, 0, 0), m...))
+		}
 		with("no sequence", "plain", put64(producerIDPos, 7), put16(producerEpochPos, 0))
 		with("sequence -5", "plain", put64(producerIDPos, 7), put16(producerEpochPos, 0), put32(baseSequencePos, math.MaxUint32-4))
 		with("no producer epoch", "plain", put64(producerIDPos, 1000+uint64(codec)), put32(baseSequencePos, 0))
 		with("producer id -2", "plain", put64(producerIDPos, math.MaxUint64-1), put32(baseSequencePos, 0))
 		with("sequence without producer", "plain", put32(baseSequencePos, 5))
+	}
+}
+
+func addTimestampBitCases(add addCase) {
+	for _, codec := range []Codec{CodecNone, CodecGzip} {
+		with := func(name, topic string, m ...func(Batch)) {
+			add(name+" "+codec.String(), topic, 9, batchOf(codec, keyed(0, 0, 0), m...))
+		}
 		with("append time bit", "plain", setBits(timestampTypeFlag))
 		with("append time bit", "append", setBits(timestampTypeFlag))
 		with("append time bit", "compact", setBits(timestampTypeFlag))
@@ -259,6 +277,10 @@ func addHeaderCases(add addCase) {
 		with("max timestamp lies", "append", put64(maxTimestampPos, 12345))
 		with("max timestamp lies", "lz4", put64(maxTimestampPos, 12345))
 	}
+}
+
+func addCRCCases(add addCase) {
+	three := func(m ...func(Batch)) func(int64) []byte { return batchOf(CodecNone, keyed(0, 0, 0), m...) }
 	add("crc", "plain", 9, after(three(), flip(crcPos)))
 	add("crc and base offset", "plain", 9, after(three(), func(b []byte) []byte { b[crcPos] ^= 1; b[7] = 1; return b }))
 	add("crc and count", "plain", 9, after(three(), func(b []byte) []byte { b[crcPos] ^= 1; b[countPos+3] = 9; return b }))

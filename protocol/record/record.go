@@ -27,7 +27,10 @@ func (b Batch) Records(lim Limits) iter.Seq2[Record, error] {
 			b.legacyRecords(lim, yield)
 			return
 		}
-		if b.Count() == 0 {
+		if count := b.Count(); count <= 0 {
+			if count < 0 {
+				yield(Record{}, corruptf("record count %d", count))
+			}
 			return
 		}
 		payload := b.Payload()
@@ -111,7 +114,7 @@ func (c *cursor) end() error {
 
 // next reads and checks the record at the cursor. It does not allocate.
 func (c *cursor) next(r *rawRecord) error {
-	length, pos := readVarint(c.payload, c.pos)
+	length, pos := c.length()
 	if pos < 0 {
 		return corruptf("premature end of the batch at record %d of %d", c.read, c.count)
 	}
@@ -122,13 +125,66 @@ func (c *cursor) next(r *rawRecord) error {
 		return corruptf("record %d claims %d bytes, %d remain", c.read, length, len(c.payload)-pos)
 	}
 	end := pos + int(length)
-	if !r.parse(c.payload[pos:end:end]) {
+	if body := c.payload[pos:end:end]; !r.parseShort(body) && !r.parse(body) {
 		return corruptf("invalid structure of record %d", c.read)
 	}
 	r.sizeBytes = end - c.pos
 	c.pos = end
 	c.read++
 	return nil
+}
+
+// length reads the length of the record at the cursor.
+func (c *cursor) length() (int32, int) {
+	if len(c.payload)-c.pos >= 2 {
+		if v, pos := shortUvarint(c.payload, c.pos); pos <= len(c.payload) {
+			return unzigzag(v), pos
+		}
+	}
+	return readVarint(c.payload, c.pos)
+}
+
+// parseShort does what parse does for the usual record: no headers, key and value below 8 KiB, small deltas. It
+// returns false for all others, valid or not.
+func (r *rawRecord) parseShort(body []byte) bool {
+	if len(body) < 6 {
+		return false
+	}
+	timestampDelta, pos := shortUvarint(body, 1)
+	if pos+2 > len(body) {
+		return false
+	}
+	offsetDelta, pos := shortUvarint(body, pos)
+	if pos+2 > len(body) {
+		return false
+	}
+	keyBytes, pos := shortUvarint(body, pos)
+	keyEnd := pos + int(keyBytes>>1)
+	if keyBytes&1 != 0 {
+		keyEnd = pos
+	}
+	if keyEnd+2 > len(body) {
+		return false
+	}
+	valueBytes, valuePos := shortUvarint(body, keyEnd)
+	valueEnd := valuePos + int(valueBytes>>1)
+	if valueBytes&1 != 0 {
+		valueEnd = valuePos
+	}
+	if valueEnd != len(body)-1 || body[valueEnd] != 0 {
+		return false
+	}
+	r.attributes = int8(body[0])
+	r.timestampDelta, r.offsetDelta = int64(unzigzag(timestampDelta)), unzigzag(offsetDelta)
+	r.key, r.value = nil, nil
+	if keyBytes&1 == 0 {
+		r.key = body[pos:keyEnd:keyEnd]
+	}
+	if valueBytes&1 == 0 {
+		r.value = body[valuePos:valueEnd:valueEnd]
+	}
+	r.headers, r.headerCount = nil, 0
+	return true
 }
 
 // parse splits the body of a record and reports whether its parts fill it exactly.

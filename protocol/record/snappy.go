@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -96,18 +97,7 @@ func snappyFills(src []byte, want int) bool {
 		pos++
 		n := int(tag >> 2)
 		if tag&3 == 0 { // literal
-			if n >= 60 {
-				width := n - 59
-				if width > len(src)-pos {
-					return false
-				}
-				n = 0
-				for i := range width {
-					n |= int(src[pos+i]) << (8 * i)
-				}
-				pos += width
-			}
-			n++
+			n, pos = snappyLiteral(src, pos, n)
 			if n > len(src)-pos || n > want-produced {
 				return false
 			}
@@ -140,4 +130,21 @@ func snappyFills(src []byte, want int) bool {
 		produced += n
 	}
 	return produced == want
+}
+
+// snappyLiteral returns the length of a literal and where it starts: lengths above 60 follow the tag in 1 to 4 bytes.
+// A length that is cut off is larger than what is left.
+func snappyLiteral(src []byte, pos, n int) (int, int) {
+	if n < 60 {
+		return n + 1, pos
+	}
+	width := n - 59
+	if width > len(src)-pos {
+		return math.MaxInt32, pos
+	}
+	n = 0
+	for i := range width {
+		n |= int(src[pos+i]) << (8 * i)
+	}
+	return n + 1, pos + width
 }

@@ -92,7 +92,7 @@ func ValidateProduce(in []byte, o ProduceOptions) (ProduceResult, error) {
 	if perr != nil {
 		return ProduceResult{}, perr
 	}
-	v := produceValidator{batch: b, opts: &o}
+	v := produceValidator{batch: b, opts: o}
 	res, perr := v.run()
 	if perr != nil {
 		return ProduceResult{}, perr

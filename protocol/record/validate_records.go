@@ -11,7 +11,7 @@ import (
 // produceValidator checks the records of one batch and stamps or rebuilds it.
 type produceValidator struct {
 	batch Batch
-	opts  *ProduceOptions
+	opts  ProduceOptions
 
 	maxTimestamp int64
 	// consecutive is whether the offset deltas are 0, 1, 2, ...
@@ -112,7 +112,7 @@ func (v *produceValidator) fault(index int32, message string) {
 
 // timestampFault returns what is wrong with the timestamp of a record.
 func (v *produceValidator) timestampFault(timestamp int64, raw *rawRecord) string {
-	o := v.opts
+	o := &v.opts
 	if o.TimestampType == CreateTime && timestamp != NoTimestamp {
 		// The difference may wrap around, as it does in Kafka.
 		age := o.NowMillis - timestamp
@@ -169,7 +169,7 @@ func (v *produceValidator) stamp() ProduceResult {
 
 // rebuild writes the batch anew with consecutive offsets and the target codec.
 func (v *produceValidator) rebuild(payload []byte, target Codec) (ProduceResult, *ProduceError) {
-	src, o := v.batch, v.opts
+	src, o := v.batch, &v.opts
 	b := NewBuilder(BuilderOptions{
 		LeaderEpoch: src.LeaderEpoch(), Codec: target, Level: o.Level,
 		TimestampType: o.TimestampType, LogAppendTimeMillis: o.NowMillis,

@@ -131,21 +131,7 @@ func checkAnswer(t *testing.T, c produceCase, kafka string) {
 		want = kafka
 	}
 	if err != nil {
-		var perr *ProduceError
-		if !errors.As(err, &perr) {
-			t.Fatalf("error of type %T", err)
-		}
-		if perr.Message == "" {
-			t.Error("no message")
-		}
-		errs := perr.RecordErrors
-		if c.version < 8 {
-			errs = nil // the response has no room for them
-		}
-		got := refusal(perr.Err.Code, nil, errs)
-		if want, _, _ = strings.Cut(want, " message: "); got != want {
-			t.Errorf("got  %s (%v)\nwant %s\nKafka %s", got, err, want, kafka)
-		}
+		checkRefusal(t, c, err, want)
 		return
 	}
 	if !res.Batch.CRCValid() {
@@ -169,6 +155,25 @@ func checkAnswer(t *testing.T, c produceCase, kafka string) {
 		if r.Offset != int64(i) {
 			t.Errorf("record %d has offset %d", i, r.Offset)
 		}
+	}
+}
+
+func checkRefusal(t *testing.T, c produceCase, err error, want string) {
+	t.Helper()
+	var perr *ProduceError
+	if !errors.As(err, &perr) {
+		t.Fatalf("error of type %T", err)
+	}
+	if perr.Message == "" {
+		t.Error("no message")
+	}
+	errs := perr.RecordErrors
+	if c.version < 8 {
+		errs = nil // the response has no room for them
+	}
+	got := refusal(perr.Err.Code, nil, errs)
+	if want, _, _ = strings.Cut(want, " message: "); got != want {
+		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }
 

@@ -1,41 +1,24 @@
 package record
 
+import "math"
+
 // Varints are zigzag LEB128, at most 5 bytes for 32 bits and 10 for 64. Readers return the position after the varint,
 // or a negative position when it does not end within the bytes or is too long.
 
 func readVarint(b []byte, pos int) (int32, int) {
-	if pos >= len(b) {
-		return 0, -1
-	}
-	c := b[pos]
-	if c < 0x80 {
-		return int32(c>>1) ^ -int32(c&1), pos + 1
-	}
-	v := uint32(c & 0x7f)
-	for i, shift := pos+1, 7; i < len(b) && shift <= 28; i, shift = i+1, shift+7 {
-		c = b[i]
-		v |= uint32(c&0x7f) << shift
-		if c < 0x80 {
-			return int32(v>>1) ^ -int32(v&1), i + 1
-		}
-	}
-	return 0, -1
+	v, pos := readUvarint(b, pos)
+	return unzigzag(v), pos
 }
 
+func unzigzag(v uint32) int32 { return int32(v>>1) ^ -int32(v&1) }
+
 func readVarlong(b []byte, pos int) (int64, int) {
-	if pos >= len(b) {
-		return 0, -1
-	}
-	c := b[pos]
-	if c < 0x80 {
-		return int64(c>>1) ^ -int64(c&1), pos + 1
-	}
-	v := uint64(c & 0x7f)
-	for i, shift := pos+1, 7; i < len(b) && shift <= 63; i, shift = i+1, shift+7 {
-		c = b[i]
+	var v uint64
+	for shift := 0; pos < len(b) && shift <= 63; pos, shift = pos+1, shift+7 {
+		c := b[pos]
 		v |= uint64(c&0x7f) << shift
 		if c < 0x80 {
-			return int64(v>>1) ^ -int64(v&1), i + 1
+			return int64(v>>1) ^ -int64(v&1), pos + 1
 		}
 	}
 	return 0, -1
@@ -68,6 +51,18 @@ func appendUvarint(dst []byte, u uint32) []byte {
 		u >>= 7
 	}
 	return append(dst, byte(u))
+}
+
+// shortUvarint reads a varint of one or two bytes, for callers that know that two bytes are there. It is small enough
+// to be inlined. For longer ones the position is beyond any buffer.
+func shortUvarint(b []byte, pos int) (uint32, int) {
+	if b[pos] < 0x80 {
+		return uint32(b[pos]), pos + 1
+	}
+	if b[pos+1] < 0x80 {
+		return uint32(b[pos]&0x7f) | uint32(b[pos+1])<<7, pos + 2
+	}
+	return 0, math.MaxInt32
 }
 
 func readUvarint(b []byte, pos int) (uint32, int) {
