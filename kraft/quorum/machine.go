@@ -430,6 +430,7 @@ func (m *machine) publish() {
 // command, they are written to the log first, so that those who have no bootstrap checkpoint learn them.
 func (m *machine) openLeadership() error {
 	m.lead.opened = true
+	m.replica.reset()
 	m.config.pending = -1
 	epoch := epochOf(m.lead.term)
 	m.acc.open(epoch, offsetOf(m.lead.index)+1)

@@ -3,13 +3,13 @@ package quorum
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"time"
 
-	"gregor/kraft/metadata"
+	"gregor/protocol/record"
 	"gregor/storage"
+	"gregor/storage/vfs"
 )
 
 // logConfig is the configuration of the metadata log: nothing is deleted but what lies before a snapshot.
@@ -26,8 +26,8 @@ func logConfig(o LogOptions) storage.LogConfig {
 
 // openMachine opens the directory: of this program, of Apache Kafka, freshly formatted or empty.
 func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
-	if err := o.FS.MkdirAll(o.Dir); err != nil {
-		return nil, fmt.Errorf("metadata log directory: %w", err)
+	if err := makeDir(o.FS, o.Dir); err != nil {
+		return nil, err
 	}
 	snapshots, err := openSnapshots(o.FS, o.Dir, time.Duration(o.Log.FileDeleteDelayMillis)*time.Millisecond)
 	if err != nil {
@@ -36,7 +36,7 @@ func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
 	newest, hasSnapshot := snapshots.latest()
 	// All that a snapshot covers was synced. The rest is checked: what a crash tore off is cut.
 	log, err := storage.OpenLog(storage.LogOptions{
-		FS: o.FS, Dir: o.Dir, Topic: Topic, TopicID: TopicID, Config: logConfig(o.Log), Raft: true,
+		FS: o.FS, Dir: o.Dir, Topic: Topic, TopicID: TopicID, Config: logConfig(o.Log),
 		RecoveryPoint: newest.Offset, Logger: o.Logger,
 	})
 	if err != nil {
@@ -65,6 +65,17 @@ func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
 	return m, m.committed(log.State().HighWatermark)
 }
 
+// makeDir makes the log's directory durable by name.
+func makeDir(fsys vfs.FS, dir string) error {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return fmt.Errorf("metadata log directory: %w", err)
+	}
+	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("metadata log directory: %w", err)
+	}
+	return nil
+}
+
 func (o *Options) sender() func(Peer, []byte) {
 	if o.Transport == nil {
 		return func(Peer, []byte) {}
@@ -87,7 +98,11 @@ func (s *raftStorage) recover(newest SnapshotID, hasSnapshot bool) error {
 		}
 	}
 	s.history = newConfigHistory(initial)
-	if !s.covers(newest) {
+	covered, err := s.covers(newest)
+	if err != nil {
+		return err
+	}
+	if !covered {
 		// The snapshot was received, and the node stopped before it took the log's place.
 		if err := s.install(newest, initial); err != nil {
 			return err
@@ -103,29 +118,37 @@ func (s *raftStorage) recover(newest SnapshotID, hasSnapshot bool) error {
 }
 
 // covers tells whether the log holds the last record of a snapshot. A log that begins where the snapshot ends, or
-// after it, has nothing to compare.
-func (s *raftStorage) covers(id SnapshotID) bool {
+// after it, has nothing to compare. The batch itself is asked: leader-epoch-checkpoint forgets the epochs before the
+// log start, and the first segment begins before that.
+func (s *raftStorage) covers(id SnapshotID) (bool, error) {
 	st := s.log.State()
 	if id.Offset <= st.LogStartOffset {
-		return true
+		return true, nil
 	}
 	if id.Offset > st.LogEndOffset {
-		return false
+		return false, nil
 	}
-	epoch, ok := s.log.EpochForOffset(id.Offset - 1)
-	return ok && epoch == id.Epoch
+	chunk, err := s.log.ReadBatches(id.Offset-1, nil, 1, storage.UpToLogEnd)
+	if err != nil {
+		return false, fmt.Errorf("metadata log at offset %d: %w", id.Offset-1, err)
+	}
+	b, _, err := record.Next(chunk)
+	if err != nil {
+		return false, fmt.Errorf("%w: metadata log at offset %d: %w", ErrCorrupt, id.Offset-1, err)
+	}
+	return b.LeaderEpoch() == id.Epoch, nil
 }
 
-// findStart makes the log begin at a snapshot, because raft must know the term before its first entry. Segments hold
-// more: the file that a snapshot's offset lies in begins before it.
+// findStart makes the log begin at 0 or at a snapshot, because raft must know the term before its first entry.
+// Segments hold more: the file that a snapshot's offset lies in begins before it, and a new start shows it again.
 func (s *raftStorage) findStart(newest SnapshotID) error {
-	start := s.log.State().LogStartOffset
-	if start == 0 {
+	start, end := s.log.State().LogStartOffset, s.log.State().LogEndOffset
+	if _, ok := s.log.EpochForOffset(0); start == 0 && (ok || end == 0) {
 		s.first.Store(1)
 		return nil
 	}
 	for _, id := range s.snapshots.list() {
-		if id.Offset < start {
+		if _, ok := s.log.EpochForOffset(id.Offset); id.Offset < max(start, 1) || !ok && id.Offset < end {
 			continue
 		}
 		if _, err := s.log.IncrementLogStartOffset(id.Offset); err != nil {
@@ -135,41 +158,4 @@ func (s *raftStorage) findStart(newest SnapshotID) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the log begins at offset %d, the newest snapshot ends at %d", ErrCorrupt, start, newest.Offset)
-}
-
-// bootstrapRecords reads the records of the format command: from the checkpoint 0-0, or from the bootstrap.checkpoint
-// that Kafka up to 4.0 writes into the metadata log dir.
-func bootstrapRecords(o *Options, snapshots *snapshotStore) ([]metadata.Record, bool, error) {
-	r, err := snapshots.openSnapshot(SnapshotID{})
-	if errors.Is(err, fs.ErrNotExist) {
-		for _, dir := range []string{o.Dir, filepath.Dir(o.Dir)} {
-			f, openErr := o.FS.Open(filepath.Join(dir, bootstrapFile))
-			if errors.Is(openErr, fs.ErrNotExist) {
-				continue
-			}
-			if openErr != nil {
-				return nil, false, fmt.Errorf("%s: %w", bootstrapFile, openErr)
-			}
-			size, sizeErr := f.Size()
-			if sizeErr != nil {
-				return nil, false, errors.Join(fmt.Errorf("%s: %w", bootstrapFile, sizeErr), f.Close())
-			}
-			r, err = newSnapshotReader(f, size, SnapshotID{})
-			break
-		}
-		if r == nil && errors.Is(err, fs.ErrNotExist) {
-			return nil, false, nil
-		}
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	var records []metadata.Record
-	for b, err := range r.Batches() {
-		if err != nil {
-			return nil, false, errors.Join(err, r.Close())
-		}
-		records = append(records, b.Records...)
-	}
-	return records, true, r.Close()
 }

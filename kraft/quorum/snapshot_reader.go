@@ -60,8 +60,15 @@ func (r *SnapshotReader) LastContainedLogTimestampMillis() int64 {
 	return r.header.header.LastContainedLogTimestamp
 }
 
-// config is the voter set that the header carries, or base when it has none (kraft.version 0).
-func (r *SnapshotReader) config(base config) config { return r.header.apply(base) }
+// config is the voter set that the header carries; base when it is of kraft.version 0. A node that was formatted
+// without knowing the voters has a later version and none of them.
+func (r *SnapshotReader) config(base config) config {
+	c := r.header.apply(base)
+	if c.level >= 1 && r.header.voters == nil {
+		c.voters = VoterSet{}
+	}
+	return c
+}
 
 // Batches iterates over the batches of metadata records. It ends with an error if the file is corrupt or lacks its
 // footer.

@@ -53,7 +53,10 @@ func (s *snapshotStore) newSnapshotWriter(spec snapshotSpec) (*SnapshotWriter, e
 	header.LastContainedLogTimestamp = spec.lastContainedLogMillis
 	records := []controlRecord{{controlSnapshotHeader, header}}
 	if spec.config.level >= 1 {
-		records = append(records, kraftVersionRecord(spec.config.level), votersRecord(spec.config.voters, nil))
+		records = append(records, kraftVersionRecord(spec.config.level))
+		if spec.config.voters.Len() > 0 {
+			records = append(records, votersRecord(spec.config.voters, nil))
+		}
 	}
 	if err := w.control(records...); err != nil {
 		w.Abort()
