@@ -196,14 +196,14 @@ func (l *Log) publish() *State {
 	return s
 }
 
-// recoveryPoint is the offset up to which the data is synced, or the start of the oldest segment of which more
-// than the data must be synced before recovery may pass it over.
+// recoveryPoint is the offset up to which the data is synced, held back to the start of the oldest segment of
+// which more than the data must be synced before recovery may pass it over.
 func (l *Log) recoveryPoint() int64 {
-	flushed := l.flush.flushed()
-	if len(l.w.unsealed) > 0 {
+	flushed := min(l.flush.flushed(), l.w.logEnd)
+	if len(l.w.unsealed) > 0 && !l.w.closed {
 		flushed = min(flushed, l.w.unsealed[0])
 	}
-	return min(flushed, l.w.logEnd)
+	return flushed
 }
 
 // UpdateHighWatermark raises the high watermark to hw, clamped to the log; it never lowers it (only truncation

@@ -232,16 +232,24 @@ func (ld *loader) openSegments() error {
 	return nil
 }
 
-// firstToRecover is the index of the first segment that recovery reads anyway.
+// firstToRecover is the index of the first segment that recovery reads anyway: the one with the recovery point,
+// and the one before it when the point is its end and it may have been sealed just before the crash.
 func (ld *loader) firstToRecover(bases []int64) int {
 	if ld.l.opts.HadCleanShutdown {
 		return len(bases)
 	}
 	i, found := slices.BinarySearch(bases, ld.l.opts.RecoveryPoint)
-	if !found {
+	if !found || !ld.sealedBefore(bases[i]) {
 		i--
 	}
 	return max(i, 0)
+}
+
+// sealedBefore tells whether the segment that ends where a segment with this base starts was made durable whole:
+// a roll writes the producer snapshot after that.
+func (ld *loader) sealedBefore(base int64) bool {
+	_, ok := ld.names[producer.SnapshotName(base)]
+	return ok
 }
 
 func (ld *loader) checkIndexes(s *segment.Segment) error {
@@ -279,7 +287,7 @@ func (ld *loader) recover() error {
 			return err
 		}
 		ld.segments = all[:i+1]
-		if r.TruncatedBytes == 0 {
+		if i+1 == len(all) && r.TruncatedBytes == 0 || i+1 < len(all) && ld.goesOn(r, all[i+1].Base()) {
 			continue
 		}
 		ld.l.log.Warn("Cut damaged bytes off the log", "segment", ld.path(segment.FileName(all[i].Base(), segment.LogSuffix)),
@@ -294,6 +302,14 @@ func (ld *loader) recover() error {
 		return ld.l.fs.SyncDir(ld.dir)
 	}
 	return nil
+}
+
+// goesOn tells whether the next segment continues a recovered one. Without a gap between them it does, whatever
+// was cut off in between: nothing that belongs to the log (preallocated blocks that had not been cut yet). A gap is
+// what the crash tore, or what compaction left, here or on the leader: but a segment that a roll has made durable
+// is followed by one with a producer snapshot. Without that, whatever comes after the gap was not durable either.
+func (ld *loader) goesOn(r segment.Recovered, nextBase int64) bool {
+	return r.NextOffset == nextBase || r.TruncatedBytes == 0 && ld.sealedBefore(nextBase)
 }
 
 // drop removes segments, the newest first.

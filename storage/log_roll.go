@@ -84,6 +84,13 @@ func (l *Log) rollAt(base int64) error {
 	if err := old.SealLater(); err != nil {
 		return l.fail("seal of a segment", err)
 	}
+	if at, ok := w.producers.LatestSnapshotOffset(); ok && at == base {
+		// Nothing was appended since a start or a truncation took the snapshot that is to tell recovery that this
+		// segment is whole. Rare, so it may wait.
+		if err := l.sealDurably(old); err != nil {
+			return l.fail("seal of a segment", err)
+		}
+	}
 	next, err := segment.Create(w.dir, base, nowMillis(), "", l.segmentOptions())
 	if err != nil {
 		return l.fail("creation of a segment", err)
@@ -112,22 +119,17 @@ func (l *Log) finishRoll(old, next *segment.Segment, snapshot *producer.Snapshot
 	if l.failure.Load() != nil {
 		return nil
 	}
-	if snapshot != nil {
-		if err := snapshot.Write(); err != nil {
-			return err
-		}
-	}
 	if err := next.WriteIndexes(); err != nil {
 		return err
 	}
-	if err := old.Trim(); err != nil {
+	if err := l.sealDurably(old); err != nil {
 		return err
 	}
-	if err := old.SyncAll(); err != nil {
-		return err
-	}
-	if err := l.flush.syncDir(); err != nil {
-		return err
+	if snapshot != nil {
+		// Last: that it exists tells recovery that the segment before it is whole.
+		if err := snapshot.Write(); err != nil {
+			return err
+		}
 	}
 	l.flush.advance(next.Base(), generation)
 	l.mu.Lock()
@@ -143,6 +145,16 @@ func (l *Log) finishRoll(old, next *segment.Segment, snapshot *producer.Snapshot
 	}
 	l.publish()
 	return nil
+}
+
+func (l *Log) sealDurably(s *segment.Segment) error {
+	if err := s.Trim(); err != nil {
+		return err
+	}
+	if err := s.SyncAll(); err != nil {
+		return err
+	}
+	return l.flush.syncDir()
 }
 
 // trash is what waits for file.delete.delay.ms, renamed to *.deleted.

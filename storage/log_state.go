@@ -16,7 +16,7 @@ type State struct {
 	LastStableOffset  int64
 	LogEndOffset      int64
 	ActiveSegmentBase int64
-	RecoveryPoint     int64 // recovery after a crash starts at the segment that holds it
+	RecoveryPoint     int64 // recovery after a crash starts at the segment that holds it; all below is synced
 	SizeBytes         int64 // of all .log files
 	LatestEpoch       int32 // of the last leader epoch entry, -1 without one
 	Segments          int

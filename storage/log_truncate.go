@@ -31,13 +31,17 @@ func (l *Log) TruncateTo(offset int64) error {
 	if offset < w.segments[0].Base() {
 		return l.restartAt(offset)
 	}
+	keep := l.state.Load().floor(offset)
 	if err := l.lowerRecoveryPoint(offset); err != nil {
 		return err
 	}
-	keep := l.state.Load().floor(offset)
 	gone := w.segments[keep+1:]
 	if err := l.deleteSegments(slices.Backward(gone)); err != nil {
 		return err
+	}
+	// The later segments must not come back behind a shorter one.
+	if err := l.flush.syncDir(); err != nil {
+		return l.fail("sync before truncation", err)
 	}
 	w.generation++
 	active := w.segments[keep]
