@@ -201,8 +201,10 @@ func (c *Coordinator) DescribeGroups(ctx context.Context, ids []string, version 
 }
 
 // DeleteGroups handles DeleteGroups v0 to v3 for groups that the caller may
-// delete. The results come in the order of the request.
+// delete. The results come in the order of the request; an id that is there
+// twice counts once.
 func (c *Coordinator) DeleteGroups(ctx context.Context, ids []string) []kmsg.DeleteGroupsResponseGroup {
+	ids = unique(ids)
 	return perGroup(c, ids, func(ids []string) ([]kmsg.DeleteGroupsResponseGroup, error) {
 		return write(ctx, c, ids[0], func(s *shard) ([]kmsg.DeleteGroupsResponseGroup, effect, error) { return s.deleteGroups(ids) })
 	}, func(id string, err error) kmsg.DeleteGroupsResponseGroup {
@@ -244,6 +246,19 @@ func perGroup[T any](c *Coordinator, ids []string, run func(ids []string) ([]T, 
 			} else {
 				out[pos] = results[i]
 			}
+		}
+	}
+	return out
+}
+
+// unique returns ids without repetitions, in order.
+func unique(ids []string) []string {
+	out := make([]string, 0, len(ids))
+	seen := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		if _, dup := seen[id]; !dup {
+			seen[id] = struct{}{}
+			out = append(out, id)
 		}
 	}
 	return out

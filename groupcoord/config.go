@@ -60,8 +60,10 @@ type Options struct {
 	// NumPartitions returns how many partitions __consumer_offsets has, or will
 	// have when it is created.
 	NumPartitions func() int32
-	Events        Events
-	Logger        *slog.Logger
+	// NewUUID makes the random part of member ids; a random UUID when not set.
+	NewUUID func() string
+	Events  Events
+	Logger  *slog.Logger
 }
 
 // Events is told what happens. Unset functions are not called.

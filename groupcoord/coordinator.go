@@ -32,11 +32,14 @@ func New(opts Options) *Coordinator {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.NewUUID == nil {
+		opts.NewUUID = newMemberUUID
+	}
 	c := &Coordinator{opts: opts}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rt = coordinator.NewRuntime(coordinator.Options[schema.Record, *shard]{
 		Name: "group", Log: opts.Log, Codec: codec{},
-		New:          func(h handle) *shard { return newShard(h, opts.Config, &c.opts.Events) },
+		New:          func(h handle) *shard { return newShard(h, &c.opts) },
 		WriteTimeout: opts.Config.CommitTimeout, LoadBufferBytes: opts.Config.LoadBufferBytes,
 		Compression: opts.Config.Compression, Events: opts.Events.Runtime, Logger: opts.Logger,
 	})

@@ -34,15 +34,16 @@ type shard struct {
 	classic *classic.Manager
 }
 
-func newShard(h handle, cfg Config, events *Events) *shard {
+func newShard(h handle, opts *Options) *shard {
+	cfg := &opts.Config
 	s := &shard{
 		handle: h, checkInterval: cfg.RetentionCheckInterval,
 		groups:  timeline.NewMap[string, group](h.Registry),
 		offsets: offsets.NewStore(h.Registry, cfg.Offsets),
 	}
 	s.classic = classic.NewManager(classic.ManagerOptions{
-		Config: cfg.Classic, Groups: s, Timers: h.Timers, NewID: newMemberUUID, Logger: h.Logger,
-		RebalanceCompleted: events.rebalanceCompleted,
+		Config: cfg.Classic, Groups: s, Timers: h.Timers, NewID: opts.NewUUID, Logger: h.Logger,
+		RebalanceCompleted: opts.Events.rebalanceCompleted,
 	})
 	return s
 }
@@ -213,14 +214,10 @@ func (s *shard) deleteGroup(g group) []schema.Record {
 func (s *shard) deleteGroups(ids []string) ([]kmsg.DeleteGroupsResponseGroup, effect, error) {
 	out := make([]kmsg.DeleteGroupsResponseGroup, 0, len(ids))
 	var records []schema.Record
-	deleted := make(map[string]bool)
 	for _, id := range ids {
 		result := kmsg.NewDeleteGroupsResponseGroup()
 		result.Group = id
 		g, err := s.lookup(id)
-		if err == nil && deleted[id] {
-			err = groupNotFound(id)
-		}
 		if err == nil {
 			err = g.validateDelete()
 		}
@@ -229,7 +226,6 @@ func (s *shard) deleteGroups(ids []string) ([]kmsg.DeleteGroupsResponseGroup, ef
 		} else {
 			records = append(records, s.offsets.DeleteAll(id)...)
 			records = append(records, s.deleteGroup(g)...)
-			deleted[id] = true
 		}
 		out = append(out, result)
 	}

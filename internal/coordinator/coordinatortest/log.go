@@ -79,6 +79,13 @@ func (l *Log) FailVerification(err error) {
 	l.verifyErr = err
 }
 
+// SetAutoCommit changes whether the high watermark follows each append.
+func (l *Log) SetAutoCommit(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.autoCommit = on
+}
+
 // SetMaxBatchBytes sets max.message.bytes.
 func (l *Log) SetMaxBatchBytes(n int32) {
 	l.mu.Lock()
@@ -189,9 +196,9 @@ func (l *Log) Append(_ context.Context, a coordinator.Append) (int64, error) {
 	b.SetLeaderEpoch(p.epoch)
 	p.batches = append(p.batches, b)
 	p.offsets.LogEnd = b.NextOffset()
-	end := p.offsets.LogEnd
+	end, autoCommit := p.offsets.LogEnd, l.autoCommit
 	l.mu.Unlock()
-	if l.autoCommit {
+	if autoCommit {
 		l.SetHighWatermark(a.Partition, end)
 	}
 	return end, nil
