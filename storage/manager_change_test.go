@@ -313,19 +313,26 @@ func TestTwoDirectoriesOfOnePartitionStopTheStart(t *testing.T) {
 }
 
 func TestFailedCreationTakesTheDirectoryOffline(t *testing.T) {
-	mem := twoDirs(t)
+	mem := vfs.NewMem()
+	format(t, mem, "/d1", "/d2", "/d3")
 	var s vfs.Switch
-	m := startManager(t, managerOptions(vfs.NewErr(mem, &s), "/d1", "/d2"))
+	m := startManager(t, managerOptions(vfs.NewErr(mem, &s), "/d1", "/d2", "/d3"))
 	s.Set(vfs.FailFrom(1, syscall.ENOSPC, vfs.MatchKind(vfs.OpMkdir).And(vfs.MatchPath("/d1/t-0"))))
 	l := createLog(t, m, "t", 0, [16]byte{})
 	if path.Dir(l.Dir()) != "/d2" {
 		t.Fatal(l.Dir())
 	}
 	mustBe(t, m.Dirs()[0].Err, syscall.ENOSPC, "/d1")
-	// Once its directory exists, the log must not be made elsewhere: the directory would be there twice.
-	s.Set(vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpCreate).And(vfs.MatchPath("/d2/t-1"))))
+	// Once its directory exists, the log must not be made elsewhere: it would be there twice after a restart.
+	s.Set(vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpCreate).And(vfs.MatchPath("/d3/t-1"))))
 	_, err := m.CreateLog("t", 1, topicIDOf("t"), testConfig(), [16]byte{})
 	mustBe(t, err, ErrStorage, "t-1")
+	if exists(t, mem, "/d2/t-1") || !exists(t, mem, "/d3/t-1") {
+		t.Fatal("made in another directory")
+	}
+	s.Set(vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpMkdir)))
 	_, err = m.CreateLog("t", 2, topicIDOf("t"), testConfig(), [16]byte{})
-	mustBe(t, err, ErrStorage, "no log directory is online")
+	mustBe(t, err, ErrStorage, "t-2")
+	_, err = m.CreateLog("t", 3, topicIDOf("t"), testConfig(), [16]byte{})
+	mustBe(t, err, ErrNoOnlineDir, "creation of a log")
 }

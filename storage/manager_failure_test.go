@@ -427,3 +427,54 @@ func TestSilentProducersAreForgottenInTime(t *testing.T) {
 		must(t, m.Shutdown(1))
 	})
 }
+
+// TestRecoveryBeginsAtTheCheckpointedPoint damages the first of two segments: with a recovery point below it is found
+// and cut off, with one above it is not looked at.
+func TestRecoveryBeginsAtTheCheckpointedPoint(t *testing.T) {
+	for point, wantEnd := range map[int64]int64{0: 4, 8: 12} {
+		mem := twoDirs(t)
+		m := startManager(t, managerOptions(mem, "/d1"))
+		c := testConfig()
+		c.SegmentBytes = 300
+		l, err := m.CreateLog("t", 0, topicIDOf("t"), c, [16]byte{})
+		must(t, err)
+		for range 3 {
+			appendBatch(t, l, 4, 1)
+		}
+		if s := l.State(); s.ActiveSegmentBase != 8 {
+			t.Fatalf("%+v", s)
+		}
+		must(t, m.Shutdown(1))
+		after := mem.Clone()
+		must(t, after.Remove("/d1/.kafka_cleanshutdown"))
+		must(t, checkpoint.WriteOffsets(after, "/d1/"+checkpoint.RecoveryPointFile, map[TopicPartition]int64{{Topic: "t"}: point}))
+		f, err := after.OpenReadWrite("/d1/t-0/00000000000000000000.log")
+		must(t, err)
+		size, err := f.Size()
+		must(t, err)
+		_, err = f.WriteAt([]byte{0xff}, size-5)
+		must(t, err)
+		again := startManager(t, managerOptions(after, "/d1"))
+		l, ok := again.Log("t", 0)
+		if !ok || l.State().LogEndOffset != wantEnd {
+			t.Errorf("recovery from %d: log ends at %d, want %d", point, l.State().LogEndOffset, wantEnd)
+		}
+	}
+}
+
+func TestLogOpenedWhileItsDirectoryFailsIsNotServed(t *testing.T) {
+	m := startManager(t, managerOptions(twoDirs(t), "/d1", "/d2"))
+	d := m.dirs[1]
+	p := TopicPartition{Topic: "t", Partition: 0}
+	l, err := OpenLog(m.logOptions(d, p, p.String(), testConfig()))
+	must(t, err)
+	t.Cleanup(l.CloseUnclean)
+	m.dirFailed(d, syscall.EIO)
+	must(t, m.place(d, found{partition: p, name: p.String()}, l))
+	if _, ok := m.Log("t", 0); ok {
+		t.Fatal("it is served")
+	}
+	mustBe(t, l.Err(), ErrStorage, "input/output error")
+	_, err = m.CreateLog("t", 0, topicIDOf("t"), testConfig(), [16]byte{})
+	mustBe(t, err, ErrStorage, "/d2")
+}
