@@ -156,6 +156,8 @@ func (c *partitionChange) targetELR() {
 	}
 	candidates := append(slices.Clone(c.elr), c.part.ISR...)
 	candidates = without(without(candidates, c.isr...), c.uncleanShutdown)
+	// A reassignment that has just ended may have taken a replica away; Kafka 4.4 would keep it in the ELR.
+	candidates = slices.DeleteFunc(candidates, func(r int32) bool { return !slices.Contains(c.replicas, r) })
 	slices.Sort(candidates)
 	c.elr = slices.Compact(candidates)
 }

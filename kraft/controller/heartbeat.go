@@ -58,8 +58,11 @@ func (d *Decider) BrokerHeartbeat(req *kmsg.BrokerHeartbeatRequest) Result {
 	sessions, broker, offset := d.Sessions, req.BrokerID, req.CurrentMetadataOffset
 	res.Applied = func(lastOffset int64) {
 		sessions.heartbeat(broker, next.isFenced(), offset)
-		if next == stateControlledShutdown {
+		switch next {
+		case stateControlledShutdown:
 			sessions.enterShutdown(broker, lastOffset)
+		case stateShutdownNow:
+			sessions.end(broker)
 		}
 	}
 	return res

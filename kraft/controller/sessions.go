@@ -78,6 +78,14 @@ func (s *Sessions) enterShutdown(broker int32, offset int64) {
 	}
 }
 
+// end ends the session of a broker that may stop now: when it starts again it need not wait for the timeout, as it
+// does with Kafka's controller.
+func (s *Sessions) end(broker int32) {
+	if b := s.brokers[broker]; b != nil {
+		b.contact = time.Time{}
+	}
+}
+
 // valid says whether a broker has a live session under this epoch.
 func (s *Sessions) valid(broker int32, epoch int64, now time.Time) bool {
 	b := s.brokers[broker]

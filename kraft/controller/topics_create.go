@@ -330,6 +330,8 @@ func (d *Decider) createdTopic(
 		entry := d.inheritedTopicConfig(key)
 		if v, ok := own[key.Name]; ok {
 			entry = configEntry{value: &v, source: sourceTopic}
+		} else if key.Internal {
+			continue
 		}
 		c := kmsg.NewCreateTopicsResponseTopicConfig()
 		c.Name, c.Source, c.IsSensitive = key.Name, entry.source, key.Sensitive

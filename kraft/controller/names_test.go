@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTopicNameRules(t *testing.T) {
+	valid := []string{"a", "A-b_c.9", strings.Repeat("x", 249), "...", "__consumer_offsets"}
+	for _, name := range valid {
+		if err := ValidateTopicName(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "a b", "a/b", "ä", "a\n", strings.Repeat("x", 250)} {
+		if err := ValidateTopicName(name); err == nil {
+			t.Errorf("%q is taken for valid", name)
+		}
+	}
+}
+
+func TestCollisionVariantsAreAllSpellings(t *testing.T) {
+	got, ok := collisionVariants("a.b_c")
+	slices.Sort(got)
+	want := []string{"a.b.c", "a.b_c", "a_b.c", "a_b_c"}
+	if !ok || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v", got, ok)
+	}
+	if _, ok := collisionVariants(strings.Repeat(".x", 9)); ok {
+		t.Error("512 variants are looked up instead of scanning")
+	}
+}
+
+func TestCollisionIsFoundByScanningWhenThereAreTooManyVariants(t *testing.T) {
+	w := newWorld()
+	w.start(1)
+	long := strings.Repeat("x.", 12) + "y"
+	w.do(createTopic(long, 1, 1))
+	other := strings.Repeat("x_", 12) + "y"
+	name, ok := w.decider().collidingTopic(other)
+	if !ok || name != long {
+		t.Errorf("got %q, %v", name, ok)
+	}
+	if _, ok := w.decider().collidingTopic("x" + other); ok {
+		t.Error("a name of another length collides")
+	}
+}
