@@ -77,6 +77,9 @@ type connState struct {
 	// is already here and its answer can share the write.
 	corked  bool
 	serving *Request
+	// throttled counts the answers that will mute the connection once they are
+	// out.
+	throttled int
 	// closing is set when nothing more is read; answers still go out.
 	closing bool
 	// last is set when the answer after which to close is out; no other follows.
@@ -221,26 +224,13 @@ const (
 // serve reads and serves requests until something ends the connection.
 func (c *Conn) serve() error {
 	var run corkedRun
-	hdr := protocol.RequestHeader{}
+	var hdr protocol.RequestHeader
 	for {
-		frame, err := c.nextFrame()
+		r, err := c.receive(&hdr)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		c.lastActive.Store(int64(now.Sub(c.server.start)))
-		r := &Request{Conn: c, ReceivedAt: now, FrameBytes: len(frame.bytes), buffer: frame.buffer, admitted: frame.admitted}
-		c.heldBytes.Add(int64(r.FrameBytes))
-		c.server.metrics.Requests.Add(1)
-		c.server.metrics.RequestBytes.Add(int64(len(frame.bytes)) + 4)
-		r.Body, err = hdr.Parse(frame.bytes)
-		r.Header = hdr
-		if err != nil {
-			r.release()
-			c.server.metrics.InvalidRequests.Add(1)
-			return err
-		}
-		cork := run.next(now, c.in.hasFrame())
+		cork := run.next(r.ReceivedAt, c.in.hasFrame())
 		if err := c.serveOne(r, cork); err != nil {
 			return err
 		}
@@ -251,6 +241,31 @@ func (c *Conn) serve() error {
 			return err
 		}
 	}
+}
+
+// receive waits for the next request. hdr is that of the one before.
+func (c *Conn) receive(hdr *protocol.RequestHeader) (*Request, error) {
+	frame, err := c.nextFrame()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	c.lastActive.Store(int64(now.Sub(c.server.start)))
+	r := &Request{Conn: c, ReceivedAt: now, FrameBytes: len(frame.bytes), buffer: frame.buffer, admitted: frame.admitted}
+	c.heldBytes.Add(int64(r.FrameBytes))
+	c.server.metrics.Requests.Add(1)
+	c.server.metrics.RequestBytes.Add(int64(len(frame.bytes)) + 4)
+	if r.Body, err = hdr.Parse(frame.bytes); err != nil {
+		c.server.metrics.InvalidRequests.Add(1)
+	} else {
+		r.Header = *hdr
+		err = c.awaitTurn() // an answer may have muted us meanwhile
+	}
+	if err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
 }
 
 // corkedRun decides whether the answer to a request waits for the next one's.
@@ -342,15 +357,9 @@ func (c *Conn) isClosed() bool {
 	return c.state.closed
 }
 
-// awaitTurn waits until another request may be read: while the connection is
-// muted by a quota, or has too much in the works.
+// awaitTurn waits until another request may be read: while the connection has
+// too much in the works, or is muted by a quota.
 func (c *Conn) awaitTurn() error {
-	if until := c.mutedUntil.Load(); until != 0 {
-		c.mutedUntil.CompareAndSwap(until, 0)
-		if wait := time.Duration(until - c.server.now()); wait > 0 && !c.server.pauseOr(wait, c.ctx.Done()) {
-			return c.endCause()
-		}
-	}
 	for !c.hasRoom() {
 		c.served(false) // what is held back must not wait for itself
 		select {
@@ -361,13 +370,25 @@ func (c *Conn) awaitTurn() error {
 			return errStopped
 		}
 	}
-	return nil
+	for {
+		until := c.mutedUntil.Load()
+		if until == 0 {
+			return nil
+		}
+		wait := time.Duration(until - c.server.now())
+		if wait <= 0 {
+			return nil
+		}
+		if !c.server.pauseOr(wait, c.ctx.Done()) {
+			return c.endCause()
+		}
+	}
 }
 
 func (c *Conn) hasRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.closed || c.state.closing ||
+	return c.state.closed || c.state.closing || c.state.throttled == 0 &&
 		len(c.state.pending) < c.server.options.MaxOutstanding && c.heldBytes.Load() <= maxHeldBytes
 }
 

@@ -165,7 +165,7 @@ func (in *input) makeRoom(needBytes int) {
 		in.limit = 0 // the chunk comes with the bytes
 		return
 	}
-	if in.end < len(in.chunk.store) && in.begin+needBytes <= len(in.chunk.store) {
+	if in.end < len(in.chunk.store) && (needBytes > maxStreamChunkBytes || in.begin+needBytes <= len(in.chunk.store)) {
 		in.setLimit(needBytes)
 		return
 	}

@@ -74,6 +74,9 @@ func (r *Request) Reply(resp Response) {
 		return
 	}
 	r.answered, r.response = true, resp
+	if resp.ThrottleMillis > 0 {
+		c.state.throttled++
+	}
 	if c.state.closed {
 		c.mu.Unlock()
 		r.dropIfAnswered()
@@ -202,7 +205,7 @@ func (o *output) writeReady() {
 
 // writeWaiting does the same and waits for the peer to take it.
 func (o *output) writeWaiting() {
-	for o.request < len(o.batch) || o.collect() {
+	for len(o.batch) > 0 || o.collect() {
 		o.writeBatchWaiting()
 		if !o.written() {
 			return
@@ -272,23 +275,27 @@ func (o *output) written() bool {
 		o.staging.Release()
 		o.staging = nil
 	}
-	closeAfter, throttleMillis := false, int32(0)
+	closeAfter, throttled, throttleMillis := false, 0, int32(0)
 	for _, r := range o.batch {
 		closeAfter = closeAfter || r.response.CloseAfter
-		throttleMillis = max(throttleMillis, r.response.ThrottleMillis)
+		if r.response.ThrottleMillis > 0 {
+			throttled++
+			throttleMillis = max(throttleMillis, r.response.ThrottleMillis)
+		}
 		r.response.drop()
 		r.Release()
 	}
 	c.server.metrics.Responses.Add(int64(len(o.batch)))
 	clear(o.batch)
-	o.batch, o.request = o.batch[:0], 0
+	o.batch = o.batch[:0]
 	now := c.server.now()
 	c.lastActive.Store(now)
-	if throttleMillis > 0 {
-		until := now + int64(throttleMillis)*int64(time.Millisecond)
-		for old := c.mutedUntil.Load(); old < until && !c.mutedUntil.CompareAndSwap(old, until); {
-			old = c.mutedUntil.Load()
-		}
+	if throttled > 0 {
+		// Only the writer stores it, and there is one writer at a time.
+		c.mutedUntil.Store(max(c.mutedUntil.Load(), now+int64(throttleMillis)*int64(time.Millisecond)))
+		c.mu.Lock()
+		c.state.throttled -= throttled
+		c.mu.Unlock()
 	}
 	c.signalRoom()
 	if o.err == nil && !closeAfter {
