@@ -9,7 +9,7 @@
 // and resolved topic ids before it comes here.
 //
 // A group id belongs to one type. Groups of the types that are not served here
-// (share, streams) are loaded all the same: they are listed, their id
+// (consumer, share, streams) are loaded all the same: they are listed, their id
 // is not given away, and not one of their records is touched unless the whole
 // group is deleted.
 package groupcoord

@@ -15,9 +15,9 @@ import (
 
 // Record types that matter for a foreign group.
 const (
+	consumerMemberRecord = 5
 	shareMemberRecord    = 10
 	streamsMemberRecord  = 19
-	streamsCurrentRecord = 22
 )
 
 // foreignGroup is a group of a type that this broker does not run yet. It was
@@ -43,6 +43,20 @@ func newForeignGroup(registry *timeline.Registry, id string, t GroupType) *forei
 // foreignKey returns the group that a record of an unserved type belongs to.
 func foreignKey(key schema.Key) (groupID, memberID string, t GroupType) {
 	switch k := key.(type) {
+	case *schema.ConsumerGroupMetadataKey:
+		return k.GroupID, "", TypeConsumer
+	case *schema.ConsumerGroupPartitionMetadataKey:
+		return k.GroupID, "", TypeConsumer
+	case *schema.ConsumerGroupMemberMetadataKey:
+		return k.GroupID, k.MemberID, TypeConsumer
+	case *schema.ConsumerGroupTargetAssignmentMetadataKey:
+		return k.GroupID, "", TypeConsumer
+	case *schema.ConsumerGroupTargetAssignmentMemberKey:
+		return k.GroupID, k.MemberID, TypeConsumer
+	case *schema.ConsumerGroupCurrentMemberAssignmentKey:
+		return k.GroupID, k.MemberID, TypeConsumer
+	case *schema.ConsumerGroupRegularExpressionKey:
+		return k.GroupID, "", TypeConsumer
 	case *schema.ShareGroupMemberMetadataKey:
 		return k.GroupID, k.MemberID, TypeShare
 	case *schema.ShareGroupMetadataKey:
@@ -79,7 +93,7 @@ func (g *foreignGroup) replay(rec schema.Record, memberID string) (left bool, er
 		return true, err
 	}
 	recordType := rec.Key.RecordType()
-	isMember := recordType == shareMemberRecord || recordType == streamsMemberRecord
+	isMember := recordType == consumerMemberRecord || recordType == shareMemberRecord || recordType == streamsMemberRecord
 	if rec.Value == nil {
 		g.keys.Delete(string(raw))
 		if isMember {
@@ -91,7 +105,10 @@ func (g *foreignGroup) replay(rec schema.Record, memberID string) (left bool, er
 	if isMember && !g.members.Has(memberID) {
 		g.members.Set(memberID, -1)
 	}
-	if v, ok := rec.Value.(*schema.StreamsGroupCurrentMemberAssignmentValue); ok {
+	switch v := rec.Value.(type) {
+	case *schema.StreamsGroupCurrentMemberAssignmentValue:
+		g.members.Set(memberID, v.MemberEpoch)
+	case *schema.ConsumerGroupCurrentMemberAssignmentValue:
 		g.members.Set(memberID, v.MemberEpoch)
 	}
 	return true, nil
