@@ -114,8 +114,9 @@ func (w *world) join(a *actor) {
 		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: subscription([]string{"t", "u"}[w.rng.IntN(2)])})
 	}
 	run := w.g.epoch
+	c := w.g.c
 	go func() {
-		resp := dispatch(w.t.Context(), w.g.c, a.name, req).(*kmsg.JoinGroupResponse)
+		resp := dispatch(w.t.Context(), c, a.name, req).(*kmsg.JoinGroupResponse)
 		w.joined(a, run, resp)
 	}()
 }
@@ -167,8 +168,9 @@ func (w *world) sync(a *actor) {
 			req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: []byte(id)})
 		}
 	}
+	c := w.g.c
 	go func() {
-		resp := dispatch(w.t.Context(), w.g.c, a.name, req).(*kmsg.SyncGroupResponse)
+		resp := dispatch(w.t.Context(), c, a.name, req).(*kmsg.SyncGroupResponse)
 		// What a member gets is what the leader gave to its id, or nothing.
 		if got := string(resp.MemberAssignment); resp.ErrorCode == 0 && got != "" && got != req.MemberID && a.instance == nil {
 			w.t.Errorf("member %s got the assignment of %s", req.MemberID, got)
@@ -181,7 +183,8 @@ func (w *world) heartbeat(a *actor) {
 	defer w.mu.Unlock()
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.InstanceID, req.Generation = 3, "g", a.id, a.instance, a.gen
-	go func() { dispatch(w.t.Context(), w.g.c, a.name, req) }()
+	c := w.g.c
+	go func() { dispatch(w.t.Context(), c, a.name, req) }()
 }
 
 func (w *world) leave(a *actor) {
@@ -190,7 +193,8 @@ func (w *world) leave(a *actor) {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Version, req.Group = 3, "g"
 	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: a.id, InstanceID: a.instance}}
-	go func() { dispatch(w.t.Context(), w.g.c, a.name, req) }()
+	c := w.g.c
+	go func() { dispatch(w.t.Context(), c, a.name, req) }()
 }
 
 func (w *world) commit(a *actor, offset int64) {
@@ -205,8 +209,9 @@ func (w *world) commit(a *actor, offset int64) {
 	}
 	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "t", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: p, Offset: offset}}}}
 	w.tried[p] = append(w.tried[p], offset)
+	c := w.g.c
 	go func() {
-		resp := dispatch(w.t.Context(), w.g.c, a.name, req).(*kmsg.OffsetCommitResponse)
+		resp := dispatch(w.t.Context(), c, a.name, req).(*kmsg.OffsetCommitResponse)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if resp.Topics[0].Partitions[0].ErrorCode == 0 {
