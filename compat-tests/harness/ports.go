@@ -1,0 +1,28 @@
+package harness
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+)
+
+// Ports returns n free ports of the loopback address. They lie below the range from which systems take the ports of
+// outgoing connections, so that none is taken between this call and the start of a server.
+func Ports(tb testing.TB, n int) []int {
+	tb.Helper()
+	ports := make([]int, 0, n)
+	for range 1000 {
+		p := 12000 + rand.IntN(20000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+		if err != nil {
+			continue
+		}
+		defer func() { _ = l.Close() }()
+		if ports = append(ports, p); len(ports) == n {
+			return ports
+		}
+	}
+	tb.Fatal("no free ports")
+	return nil
+}
