@@ -238,7 +238,7 @@ func checkNoLoss(t *rapid.T, name string, o, p *image.Partition) {
 		return
 	}
 	// A reassignment that ends hands over to a replica that the leader has just taken into the ISR.
-	moved := slices.Contains(o.AddingReplicas, p.Leader) && !p.Reassigning()
+	moved := o.Reassigning() && !p.Reassigning() && slices.Contains(p.ISR, p.Leader)
 	holds := slices.Contains(o.ISR, p.Leader) || slices.Contains(o.ELR, p.Leader) || moved
 	if !holds && p.LeaderRecoveryState != recovering {
 		t.Fatalf("%s: leader %d was neither in ISR %v nor in ELR %v, and no recovery is noted", name, p.Leader, o.ISR, o.ELR)
