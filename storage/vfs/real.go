@@ -66,15 +66,7 @@ func (realFS) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Two locks, because two kinds of second opener exist: flock keeps out another opener in this process
-	// (and another Gregor), the POSIX lock is the one that Java's FileChannel.tryLock takes, so that a Kafka
-	// on the same directory is refused and refuses us.
-	if err := retryEINTR(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
-		_ = f.Close()
-		return nil, lockError(name, err)
-	}
-	whole := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
-	if err := retryEINTR(func() error { return unix.FcntlFlock(f.Fd(), unix.F_SETLK, &whole) }); err != nil {
+	if err := lockWhole(f.Fd()); err != nil {
 		_ = f.Close()
 		return nil, lockError(name, err)
 	}

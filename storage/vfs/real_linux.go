@@ -1,6 +1,18 @@
 package vfs
 
-import "golang.org/x/sys/unix"
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockWhole takes a lock that belongs to the open file: it keeps out another opener in this process as well as
+// the process-wide lock that Java's FileChannel.tryLock takes, so that a Kafka on the same directory is refused
+// and refuses us.
+func lockWhole(fd uintptr) error {
+	whole := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	return retryEINTR(func() error { return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &whole) })
+}
 
 func fdatasync(fd int) error { return unix.Fdatasync(fd) }
 
