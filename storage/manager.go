@@ -243,10 +243,8 @@ func (m *Manager) logOptions(d *logDir, p TopicPartition, name string, c LogConf
 		Dir: filepath.Join(d.path, name), Topic: p.Topic, Partition: p.Partition, Config: c,
 		ProducerExpirationMillis: m.o.ProducerExpirationMillis, VerifyTransactions: m.o.VerifyTransactions,
 		Events: Events{
-			Failed: func(_ *Log, err error) { m.dirFailed(d, err) },
-			RecoveryPointLowered: func(l *Log, offset int64) error {
-				return m.lowerRecoveryPoint(d, p, l, offset)
-			},
+			Failed:               func(_ *Log, err error) { m.dirFailed(d, err) },
+			RecoveryPointLowered: func(l *Log, offset int64) error { return d.lowerRecoveryPoint(p, l, offset) },
 		},
 		Logger: m.log,
 	}

@@ -116,7 +116,8 @@ func (m *Manager) create(p TopicPartition, kind dirKind, topicID [16]byte, c Log
 	name := dirName(p, kind)
 	var err error
 	for _, d := range dirs {
-		if err = m.forgetCheckpoints(d, p); err != nil {
+		if err = d.forgetCheckpoints(p); err != nil {
+			m.dirFailed(d, err)
 			continue
 		}
 		opts := m.logOptions(d, p, name, c)
@@ -173,8 +174,8 @@ func (m *Manager) DeleteLogs(partitions []TopicPartition) error {
 		}
 	}
 	for d := range touched {
-		m.writeRecoveryPoints(d)
-		m.writeLogStartOffsets(d)
+		m.checkpoint(d, recoveryPointsIn)
+		m.checkpoint(d, logStartOffsetsIn)
 	}
 	return errs
 }
@@ -244,7 +245,7 @@ func (m *Manager) PromoteFuture(topic string, partition int32) (*Log, error) {
 		m.log.Error("Cannot rename the replaced replica", "partition", p.String(), "error", err)
 		now.log.CloseUnclean()
 	}
-	m.writeRecoveryPoints(now.dir)
-	m.writeLogStartOffsets(now.dir)
+	m.checkpoint(now.dir, recoveryPointsIn)
+	m.checkpoint(now.dir, logStartOffsetsIn)
 	return future.log, nil
 }

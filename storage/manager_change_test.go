@@ -145,14 +145,14 @@ func TestRecreatedLogDoesNotInheritOffsets(t *testing.T) {
 	for name, want := range map[string]string{
 		checkpoint.RecoveryPointFile: pointsOf(l), checkpoint.LogStartOffsetFile: "map[t-0:5]", checkpoint.HighWatermarkFile: "map[t-0:9]",
 	} {
-		if got := offsetsIn(t, fsys, "/d1/"+name); got != want {
+		if got := offsetsOf(t, fsys, "/d1/"+name); got != want {
 			t.Fatalf("%s: %s, want %s", name, got, want)
 		}
 	}
 	must(t, m.DeleteLogs([]TopicPartition{{Topic: "t", Partition: 0}}))
 	l = createLog(t, m, "t", 0, [16]byte{})
 	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.LogStartOffsetFile, checkpoint.HighWatermarkFile} {
-		if got := offsetsIn(t, fsys, "/d1/"+name); got != "map[]" {
+		if got := offsetsOf(t, fsys, "/d1/"+name); got != "map[]" {
 			t.Fatalf("%s still has %s", name, got)
 		}
 	}
@@ -177,8 +177,8 @@ func pointsOf(logs ...*Log) string {
 
 // checkpointAll writes all checkpoints, as the background work does.
 func checkpointAll(m *Manager) {
-	for _, work := range []func(*logDir){m.writeRecoveryPoints, m.writeLogStartOffsets, m.writeHighWatermarks} {
-		m.forDirs(work)()
+	for _, what := range []offsetsIn{recoveryPointsIn, logStartOffsetsIn, highWatermarksIn} {
+		m.checkpoints(what)()
 	}
 }
 

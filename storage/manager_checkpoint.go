@@ -6,6 +6,74 @@ import (
 	"gregor/storage/checkpoint"
 )
 
+// offsetsIn says what goes into an offset checkpoint of a directory.
+type offsetsIn struct {
+	file string
+	// of answers the offset of a log; ok is false to leave it out. It runs with the directory's checkpoints held.
+	of func(d *logDir, p TopicPartition, s *State) (offset int64, ok bool)
+}
+
+// The checkpoints that a Manager writes.
+var (
+	recoveryPointsIn = offsetsIn{checkpoint.RecoveryPointFile, recoveryPointOf}
+	// The log start offset is written when it cannot be told from the first segment.
+	logStartOffsetsIn = offsetsIn{checkpoint.LogStartOffsetFile, func(_ *logDir, _ TopicPartition, s *State) (int64, bool) {
+		return s.LogStartOffset, len(s.segments) > 0 && s.LogStartOffset > s.segments[0].Base()
+	}}
+	highWatermarksIn = offsetsIn{checkpoint.HighWatermarkFile, func(_ *logDir, _ TopicPartition, s *State) (int64, bool) {
+		return s.HighWatermark, true
+	}}
+)
+
+// checkpoints makes the background work that writes a checkpoint in every directory.
+func (m *Manager) checkpoints(what offsetsIn) func() {
+	return func() {
+		for _, d := range m.onlineDirs() {
+			m.checkpoint(d, what)
+		}
+	}
+}
+
+// checkpoint writes a checkpoint; a failure takes the directory offline.
+func (m *Manager) checkpoint(d *logDir, what offsetsIn) {
+	d.checkpoints.Lock()
+	err := d.write(what.file, d.collect(what))
+	d.checkpoints.Unlock()
+	if err != nil {
+		m.dirFailed(d, err)
+	}
+}
+
+// collect asks each log of the directory for its offset.
+func (d *logDir) collect(what offsetsIn) map[TopicPartition]int64 {
+	d.placing.RLock()
+	defer d.placing.RUnlock()
+	offsets := make(map[TopicPartition]int64, len(d.logs))
+	for p, l := range d.logs {
+		if offset, ok := what.of(d, p, l.State()); ok {
+			offsets[p] = offset
+		}
+	}
+	return offsets
+}
+
+// write writes a checkpoint that differs from what is on disk. With checkpoints held.
+func (d *logDir) write(file string, offsets map[TopicPartition]int64) error {
+	if err := d.err(); err != nil {
+		return err
+	}
+	if old, known := d.written[file]; known && old != nil && maps.Equal(old, offsets) {
+		return nil
+	}
+	// What is on disk is not known while, and after, a write fails.
+	delete(d.written, file)
+	if err := checkpoint.WriteOffsets(d.fs, d.file(file), offsets); err != nil {
+		return storageErrorf(d.path, "write of "+file, err)
+	}
+	d.written[file] = offsets
+	return nil
+}
+
 // loweredPoint is a recovery point that a truncation is about to lower. It holds until the log has published the
 // truncation: a checkpoint written in between must not bring the old one back.
 type loweredPoint struct {
@@ -15,116 +83,49 @@ type loweredPoint struct {
 
 // lowerRecoveryPoint makes a lower recovery point durable before a log is truncated. The caller holds the log's
 // writer's lock; only State is called on it.
-func (m *Manager) lowerRecoveryPoint(d *logDir, p TopicPartition, l *Log, offset int64) error {
+func (d *logDir) lowerRecoveryPoint(p TopicPartition, l *Log, offset int64) error {
 	d.checkpoints.Lock()
+	defer d.checkpoints.Unlock()
 	d.lowered[p] = loweredPoint{offset: offset, generation: l.State().generation}
-	// The log may be missing from the directory's set while it is being loaded or created: then the file is not
-	// about it yet, and must not lose the others.
-	offsets := m.collect(d, recoveryPointOf(d))
-	if _, known := offsets[p]; !known {
-		if old, onDisk := d.written[checkpoint.RecoveryPointFile][p]; !onDisk || old <= offset {
-			d.checkpoints.Unlock()
+	offsets := d.collect(recoveryPointsIn)
+	if _, placed := offsets[p]; !placed {
+		// The log is being loaded or created, and with it perhaps others: the file keeps what it says of them.
+		written := d.written[checkpoint.RecoveryPointFile]
+		if old, onDisk := written[p]; !onDisk || old <= offset {
 			return nil
 		}
-		offsets = maps.Clone(d.written[checkpoint.RecoveryPointFile])
+		offsets = maps.Clone(written)
 		offsets[p] = offset
 	}
-	err := m.writeLocked(d, checkpoint.RecoveryPointFile, offsets)
-	d.checkpoints.Unlock()
-	return err
+	return d.write(checkpoint.RecoveryPointFile, offsets)
 }
 
-// collect asks each log of a directory for the offset to write, if any.
-func (m *Manager) collect(d *logDir, of func(p TopicPartition, s *State) (int64, bool)) map[TopicPartition]int64 {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	offsets := make(map[TopicPartition]int64, len(d.logs))
-	for p, l := range d.logs {
-		if offset, ok := of(p, l.State()); ok {
-			offsets[p] = offset
-		}
+// recoveryPointOf is the recovery point of a log, or the one that its truncation has announced.
+func recoveryPointOf(d *logDir, p TopicPartition, s *State) (int64, bool) {
+	lowered, ok := d.lowered[p]
+	if !ok {
+		return s.RecoveryPoint, true
 	}
-	return offsets
-}
-
-// recoveryPointOf is the recovery point of a log, or the one that its truncation has announced. With
-// d.checkpoints held.
-func recoveryPointOf(d *logDir) func(p TopicPartition, s *State) (int64, bool) {
-	return func(p TopicPartition, s *State) (int64, bool) {
-		lowered, ok := d.lowered[p]
-		if !ok {
-			return s.RecoveryPoint, true
-		}
-		if lowered.generation != s.generation {
-			delete(d.lowered, p)
-			return s.RecoveryPoint, true
-		}
-		return min(s.RecoveryPoint, lowered.offset), true
+	if lowered.generation != s.generation {
+		delete(d.lowered, p)
+		return s.RecoveryPoint, true
 	}
-}
-
-// logStartOf is the log start offset when it cannot be told from the first segment.
-func logStartOf(_ TopicPartition, s *State) (int64, bool) {
-	return s.LogStartOffset, len(s.segments) > 0 && s.LogStartOffset > s.segments[0].Base()
-}
-
-func highWatermarkOf(_ TopicPartition, s *State) (int64, bool) { return s.HighWatermark, true }
-
-func (m *Manager) writeRecoveryPoints(d *logDir) {
-	d.checkpoints.Lock()
-	defer d.checkpoints.Unlock()
-	m.writeOrFail(d, checkpoint.RecoveryPointFile, m.collect(d, recoveryPointOf(d)))
-}
-
-func (m *Manager) writeLogStartOffsets(d *logDir) {
-	d.checkpoints.Lock()
-	defer d.checkpoints.Unlock()
-	m.writeOrFail(d, checkpoint.LogStartOffsetFile, m.collect(d, logStartOf))
-}
-
-func (m *Manager) writeHighWatermarks(d *logDir) {
-	d.checkpoints.Lock()
-	defer d.checkpoints.Unlock()
-	m.writeOrFail(d, checkpoint.HighWatermarkFile, m.collect(d, highWatermarkOf))
-}
-
-// writeOrFail writes a checkpoint that differs from what is on disk; a failure takes the directory offline.
-func (m *Manager) writeOrFail(d *logDir, name string, offsets map[TopicPartition]int64) {
-	if err := m.writeLocked(d, name, offsets); err != nil {
-		m.dirFailed(d, err)
-	}
-}
-
-func (m *Manager) writeLocked(d *logDir, name string, offsets map[TopicPartition]int64) error {
-	if err := d.err(); err != nil {
-		return err
-	}
-	if old, known := d.written[name]; known && old != nil && maps.Equal(old, offsets) {
-		return nil
-	}
-	// What is on disk is not known while, and after, a write fails.
-	delete(d.written, name)
-	if err := checkpoint.WriteOffsets(m.fs, d.file(name), offsets); err != nil {
-		return storageErrorf(d.path, "write of "+name, err)
-	}
-	d.written[name] = offsets
-	return nil
+	return min(s.RecoveryPoint, lowered.offset), true
 }
 
 // forgetCheckpoints makes sure that no checkpoint file says anything of a log that is about to be created: the
 // offsets of an older log of that name would cut or hide the new one's records after a crash.
-func (m *Manager) forgetCheckpoints(d *logDir, p TopicPartition) error {
+func (d *logDir) forgetCheckpoints(p TopicPartition) error {
 	d.checkpoints.Lock()
 	defer d.checkpoints.Unlock()
 	delete(d.lowered, p)
-	for name, written := range d.written {
+	for file, written := range maps.Clone(d.written) {
 		if _, stale := written[p]; !stale {
 			continue
 		}
 		offsets := maps.Clone(written)
 		delete(offsets, p)
-		if err := m.writeLocked(d, name, offsets); err != nil {
-			m.dirFailed(d, err)
+		if err := d.write(file, offsets); err != nil {
 			return err
 		}
 	}

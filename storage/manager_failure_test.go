@@ -158,7 +158,7 @@ func TestDamagedCheckpointIsPassedOver(t *testing.T) {
 		t.Fatalf("%d lines", n)
 	}
 	must(t, m.Shutdown(1))
-	if got := offsetsIn(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != "map[t-0:7]" {
+	if got := offsetsOf(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != "map[t-0:7]" {
 		t.Fatal(got)
 	}
 }
@@ -354,7 +354,7 @@ func TestRecoveryPointIsLoweredBeforeATruncation(t *testing.T) {
 	appendBatch(t, l, 5, 1)
 	must(t, l.Flush(14))
 	checkpointAll(m)
-	if got := offsetsIn(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != pointsOf(l, other) || l.State().RecoveryPoint <= 9 {
+	if got := offsetsOf(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != pointsOf(l, other) || l.State().RecoveryPoint <= 9 {
 		t.Fatalf("%s: the recovery point must rise again", got)
 	}
 }
@@ -377,17 +377,17 @@ func TestBackgroundWorkKeepsItsIntervals(t *testing.T) {
 		must(t, err)
 		at := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		at(5001 * time.Millisecond)
-		if got := offsetsIn(t, mem, "/d1/"+checkpoint.HighWatermarkFile); got != "map[t-0:16]" {
+		if got := offsetsOf(t, mem, "/d1/"+checkpoint.HighWatermarkFile); got != "map[t-0:16]" {
 			t.Fatalf("high watermarks after 5 s: %s", got)
 		}
 		if exists(t, mem, "/d1/"+checkpoint.RecoveryPointFile) {
 			t.Fatal("recovery points before their time")
 		}
 		at(56 * time.Second)
-		if got := offsetsIn(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != pointsOf(l) {
+		if got := offsetsOf(t, mem, "/d1/"+checkpoint.RecoveryPointFile); got != pointsOf(l) {
 			t.Fatalf("recovery points after 60 s: %s", got)
 		}
-		if got := offsetsIn(t, mem, "/d1/"+checkpoint.LogStartOffsetFile); got != "map[t-0:2]" {
+		if got := offsetsOf(t, mem, "/d1/"+checkpoint.LogStartOffsetFile); got != "map[t-0:2]" {
 			t.Fatalf("log start offsets after 60 s: %s", got)
 		}
 		before := mem.Ops()

@@ -117,7 +117,7 @@ func nameLike(t testing.TB, fsys vfs.FS, dir, prefix, suffix string) string {
 	return found[0]
 }
 
-func offsetsIn(t testing.TB, fsys vfs.FS, file string) string {
+func offsetsOf(t testing.TB, fsys vfs.FS, file string) string {
 	t.Helper()
 	offsets, err := checkpoint.ReadOffsets(fsys, file)
 	must(t, err)

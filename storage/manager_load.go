@@ -29,7 +29,7 @@ func (m *Manager) Load(o LoadOptions) error {
 	errs := make([]error, len(m.dirs))
 	for i, d := range m.dirs {
 		if d.holdsLogs && d.online() {
-			wg.Go(func() { errs[i] = m.loadDir(d, o) })
+			wg.Go(func() { errs[i] = (&dirLoader{m: m, d: d, o: o}).load() })
 		}
 	}
 	wg.Wait()
@@ -37,7 +37,7 @@ func (m *Manager) Load(o LoadOptions) error {
 		return err
 	}
 	if !m.o.ControllerOnly && len(m.onlineDirs()) == 0 {
-		return fmt.Errorf("%w: %v", ErrNoOnlineDir, m.paths())
+		return fmt.Errorf("%w: %v", ErrNoOnlineDir, pathsOf(m.dirs))
 	}
 	m.loaded.Store(true)
 	m.mu.RLock()
@@ -69,30 +69,32 @@ type found struct {
 	kind      dirKind
 }
 
-func (m *Manager) loadDir(d *logDir, o LoadOptions) error {
-	err := m.takeCleanShutdown(d)
-	var offsets startOffsets
-	if err == nil {
-		offsets, err = m.readCheckpoints(d)
-	}
-	var toLoad []found
-	if err == nil {
-		toLoad, err = m.scanDir(d)
-	}
+// dirLoader loads the logs of one directory.
+type dirLoader struct {
+	m       *Manager
+	d       *logDir
+	o       LoadOptions
+	offsets startOffsets
+}
+
+// load opens the logs. The error is one that stops the start; a failure of the disk takes the directory offline
+// instead.
+func (ld *dirLoader) load() error {
+	toLoad, err := ld.prepare()
 	if err != nil {
-		m.dirFailed(d, err)
+		ld.m.dirFailed(ld.d, err)
 		return nil
 	}
-	m.log.Info("Loading logs", "dir", d.path, "logs", len(toLoad), "clean", d.hadCleanShutdown)
-	progress := newProgress(m, d, len(toLoad))
+	ld.d.slog.Info("Loading logs", "dir", ld.d.path, "logs", len(toLoad), "clean", ld.d.hadCleanShutdown)
+	progress := newProgress(ld.m, ld.d, len(toLoad))
 	jobs := make(chan found)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var conflict error
-	for range min(m.o.RecoveryThreads, max(len(toLoad), 1)) {
+	for range min(ld.m.o.RecoveryThreads, max(len(toLoad), 1)) {
 		wg.Go(func() {
 			for f := range jobs {
-				err := m.loadLog(d, f, offsets, o)
+				err := ld.one(f)
 				mu.Lock()
 				conflict = errors.Join(conflict, err)
 				mu.Unlock()
@@ -101,36 +103,47 @@ func (m *Manager) loadDir(d *logDir, o LoadOptions) error {
 		})
 	}
 	for _, f := range toLoad {
-		if !d.online() {
+		if !ld.d.online() {
 			break
 		}
 		jobs <- f
 	}
 	close(jobs)
 	wg.Wait()
-	d.loadComplete = d.online()
+	ld.d.loadComplete = ld.d.online()
 	return conflict
 }
 
+func (ld *dirLoader) prepare() ([]found, error) {
+	if err := ld.takeCleanShutdown(); err != nil {
+		return nil, err
+	}
+	if err := ld.readCheckpoints(); err != nil {
+		return nil, err
+	}
+	return ld.scan()
+}
+
 // takeCleanShutdown reads and removes the proof of a clean stop.
-func (m *Manager) takeCleanShutdown(d *logDir) error {
-	err := checkpoint.DeleteCleanShutdown(m.fs, d.path, d.file(checkpoint.CleanShutdownFile))
+func (ld *dirLoader) takeCleanShutdown() error {
+	d := ld.d
+	err := checkpoint.DeleteCleanShutdown(d.fs, d.path, d.file(checkpoint.CleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		m.log.Info("No clean shutdown file: recovering the logs", "dir", d.path)
+		d.slog.Info("No clean shutdown file: recovering the logs", "dir", d.path)
 		return nil
 	}
 	d.hadCleanShutdown = err == nil
 	return err
 }
 
-func (m *Manager) readCheckpoints(d *logDir) (startOffsets, error) {
-	var o startOffsets
+func (ld *dirLoader) readCheckpoints() error {
+	d := ld.d
 	for name, into := range map[string]*map[TopicPartition]int64{
-		checkpoint.RecoveryPointFile:  &o.recoveryPoint,
-		checkpoint.LogStartOffsetFile: &o.logStart,
-		checkpoint.HighWatermarkFile:  &o.highWatermark,
+		checkpoint.RecoveryPointFile:  &ld.offsets.recoveryPoint,
+		checkpoint.LogStartOffsetFile: &ld.offsets.logStart,
+		checkpoint.HighWatermarkFile:  &ld.offsets.highWatermark,
 	} {
-		offsets, err := checkpoint.ReadOffsets(m.fs, d.file(name))
+		offsets, err := checkpoint.ReadOffsets(d.fs, d.file(name))
 		switch {
 		case err == nil:
 			*into = offsets
@@ -139,17 +152,18 @@ func (m *Manager) readCheckpoints(d *logDir) (startOffsets, error) {
 			d.written[name] = nil
 		case errors.Is(err, checkpoint.ErrSyntax):
 			// Zero is always safe: more is recovered, or deleted records show until the leader says otherwise.
-			m.log.Warn("Ignoring a damaged checkpoint", "error", err)
+			d.slog.Warn("Ignoring a damaged checkpoint", "error", err)
 		default:
-			return o, err
+			return err
 		}
 	}
-	return o, nil
+	return nil
 }
 
-// scanDir lists the logs to load and queues what is to be deleted. Anything else is left alone.
-func (m *Manager) scanDir(d *logDir) ([]found, error) {
-	entries, err := m.fs.ReadDir(d.path)
+// scan lists the logs to load and queues what is to be deleted. Anything else is left alone.
+func (ld *dirLoader) scan() ([]found, error) {
+	d := ld.d
+	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +175,12 @@ func (m *Manager) scanDir(d *logDir) ([]found, error) {
 		p, kind, ok := parseDirName(e.Name())
 		switch {
 		case !ok:
-			m.log.Warn("Leaving a directory alone that is none of a partition", "dir", d.path, "name", e.Name())
+			d.slog.Warn("Leaving a directory alone that is none of a partition", "dir", d.path, "name", e.Name())
 		case p.Topic == MetadataTopic:
 		case kind == dirDelete:
-			m.removeLater(filepath.Join(d.path, e.Name()), nil)
+			ld.m.removeLater(filepath.Join(d.path, e.Name()), nil)
 		case kind == dirStray:
-			m.log.Warn("Found a stray log, which may be removed by hand", "dir", d.path, "name", e.Name())
+			d.slog.Warn("Found a stray log, which may be removed by hand", "dir", d.path, "name", e.Name())
 		default:
 			toLoad = append(toLoad, found{partition: p, name: e.Name(), kind: kind})
 		}
@@ -174,30 +188,42 @@ func (m *Manager) scanDir(d *logDir) ([]found, error) {
 	return toLoad, nil
 }
 
-// loadLog opens one log. The error is one that stops the start; a failure of the disk takes the directory offline
-// instead.
-func (m *Manager) loadLog(d *logDir, f found, offsets startOffsets, o LoadOptions) error {
+// one opens one log.
+func (ld *dirLoader) one(f found) error {
+	m, d := ld.m, ld.d
 	opts := m.logOptions(d, f.partition, f.name, m.topicConfig(f.partition.Topic))
 	opts.HadCleanShutdown = d.hadCleanShutdown
-	opts.RecoveryPoint = offsets.recoveryPoint[f.partition]
-	opts.LogStartOffset = offsets.logStart[f.partition]
+	opts.RecoveryPoint = ld.offsets.recoveryPoint[f.partition]
+	opts.LogStartOffset = ld.offsets.logStart[f.partition]
 	l, err := OpenLog(opts)
 	if err != nil {
 		m.dirFailed(d, fmt.Errorf("loading %s: %w", opts.Dir, err))
 		return nil
 	}
 	// The checkpoint may lag behind the log start or be ahead of a log that lost its end: it is clamped.
-	if _, err := l.UpdateHighWatermark(offsets.highWatermark[f.partition]); err != nil {
+	if _, err := l.UpdateHighWatermark(ld.offsets.highWatermark[f.partition]); err != nil {
 		m.dirFailed(d, err)
 		l.CloseUnclean()
 		return nil
 	}
-	if f.kind == dirCurrent && o.IsStray != nil && o.IsStray(f.partition, l.TopicID()) {
-		return m.setAside(d, f.partition, l)
+	if f.kind == dirCurrent && ld.o.IsStray != nil && ld.o.IsStray(f.partition, l.TopicID()) {
+		ld.setAside(f.partition, l)
+		return nil
 	}
 	return m.place(d, f, l)
 }
 
+// setAside renames a stray replica, which is never deleted by itself.
+func (ld *dirLoader) setAside(p TopicPartition, l *Log) {
+	name := dirName(p, dirStray)
+	if err := l.RenameDir(filepath.Join(ld.d.path, name)); err != nil {
+		ld.m.dirFailed(ld.d, err)
+	}
+	l.CloseUnclean()
+	ld.d.slog.Warn("Log belongs to no partition of this broker and is set aside", "dir", ld.d.path, "partition", p.String(), "name", name)
+}
+
+// place makes a log one of the directory.
 func (m *Manager) place(d *logDir, f found, l *Log) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,17 +248,6 @@ func (m *Manager) place(d *logDir, f found, l *Log) error {
 		m.lost[f.partition] = d
 		l.goOffline(d.err())
 	}
-	return nil
-}
-
-// setAside renames a stray replica, which is never deleted by itself.
-func (m *Manager) setAside(d *logDir, p TopicPartition, l *Log) error {
-	name := dirName(p, dirStray)
-	if err := l.RenameDir(filepath.Join(d.path, name)); err != nil {
-		m.dirFailed(d, err)
-	}
-	l.CloseUnclean()
-	m.log.Warn("Log belongs to no partition of this broker and is set aside", "dir", d.path, "partition", p.String(), "name", name)
 	return nil
 }
 

@@ -1,23 +1,18 @@
 package storage
 
 import (
-	"context"
 	"errors"
 	"time"
 )
-
-func (m *Manager) start() {
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-}
 
 // startLoops begins the periodic work. What flush.ms asks for is done by each log itself.
 func (m *Manager) startLoops() {
 	i := m.o.Intervals
 	m.every(i.RetentionCheckMillis, i.InitialRetentionMillis, m.deleteOldSegments)
 	m.every(i.ProducerExpiryMillis, i.ProducerExpiryMillis, m.expireProducers)
-	m.every(i.RecoveryPointMillis, i.RecoveryPointMillis, m.forDirs(m.writeRecoveryPoints))
-	m.every(i.LogStartOffsetMillis, i.LogStartOffsetMillis, m.forDirs(m.writeLogStartOffsets))
-	m.every(i.HighWatermarkMillis, i.HighWatermarkMillis, m.forDirs(m.writeHighWatermarks))
+	m.every(i.RecoveryPointMillis, i.RecoveryPointMillis, m.checkpoints(recoveryPointsIn))
+	m.every(i.LogStartOffsetMillis, i.LogStartOffsetMillis, m.checkpoints(logStartOffsetsIn))
+	m.every(i.HighWatermarkMillis, i.HighWatermarkMillis, m.checkpoints(highWatermarksIn))
 }
 
 // every runs work on a goroutine of its own until the Manager stops.
@@ -44,14 +39,6 @@ func millis(n int64) time.Duration {
 		return longest
 	}
 	return time.Duration(n) * time.Millisecond
-}
-
-func (m *Manager) forDirs(work func(d *logDir)) func() {
-	return func() {
-		for _, d := range m.onlineDirs() {
-			work(d)
-		}
-	}
 }
 
 func (m *Manager) deleteOldSegments() {

@@ -9,16 +9,17 @@ import (
 	"gregor/storage/checkpoint"
 )
 
+// closingThreads close the logs of a directory: they wait for syncs, which the file system joins.
+const closingThreads = 16
+
 // Shutdown stops cleanly, in Kafka's order: high watermarks; per log a flush, the producer snapshot and cut
 // indexes; per directory the recovery points, the log start offsets and the proof of the clean stop with the
 // broker's epoch (-1 when it has none); last the locks. A directory in which something failed gets no such
 // proof. No log may be in use any more.
 func (m *Manager) Shutdown(brokerEpoch int64) error {
 	m.stopLoops()
-	for _, d := range m.onlineDirs() {
-		if m.loaded.Load() {
-			m.writeHighWatermarks(d)
-		}
+	if m.loaded.Load() {
+		m.checkpoints(highWatermarksIn)()
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(m.dirs))
@@ -29,7 +30,7 @@ func (m *Manager) Shutdown(brokerEpoch int64) error {
 	}
 	wg.Wait()
 	m.work.Wait()
-	m.unlockDirs(true)
+	unlockDirs(m.dirs, true)
 	return errors.Join(errs...)
 }
 
@@ -40,7 +41,7 @@ func (m *Manager) Kill() {
 		l.CloseUnclean()
 	}
 	m.work.Wait()
-	m.unlockDirs(false)
+	unlockDirs(m.dirs, false)
 }
 
 func (m *Manager) stopLoops() {
@@ -60,7 +61,7 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 	close(logs)
 	var wg sync.WaitGroup
 	var failed atomic.Int64
-	for range m.o.RecoveryThreads {
+	for range max(m.o.RecoveryThreads, closingThreads) {
 		wg.Go(func() {
 			for l := range logs {
 				if err := l.Close(); err != nil && !errors.Is(err, ErrClosed) {
@@ -74,8 +75,8 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 	if n := failed.Load(); n > 0 {
 		return storageErrorf(d.path, "clean shutdown", fmt.Errorf("%d logs could not be closed", n))
 	}
-	m.writeRecoveryPoints(d)
-	m.writeLogStartOffsets(d)
+	m.checkpoint(d, recoveryPointsIn)
+	m.checkpoint(d, logStartOffsetsIn)
 	if err := d.err(); err != nil {
 		return err
 	}
