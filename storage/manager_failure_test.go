@@ -52,16 +52,9 @@ func TestFailureTakesOneDirectoryOffline(t *testing.T) {
 				mustBe(t, err, ErrStorage, "")
 				mustBe(t, err, syscall.EIO, "")
 			}
-			for i := range int32(2) {
-				if _, ok := m.Log("t", i); ok {
-					t.Fatalf("t-%d is still served", i)
-				}
-				_, err := m.CreateLog("t", i, topicIDOf("t"), testConfig(), [16]byte{})
-				if name == "deletion" && i == 1 {
-					continue // it was taken out of service before
-				}
-				mustBe(t, err, ErrStorage, "/d1")
-				mustBe(t, m.DeleteLog("t", i), ErrStorage, "/d1")
+			mustBeLost(t, m, 0)
+			if name != "deletion" { // there it was taken out of service before
+				mustBeLost(t, m, 1)
 			}
 			// The disk coming back does not bring the directory back: what it lost is not known.
 			s.Set(nil)
@@ -85,6 +78,17 @@ func TestFailureTakesOneDirectoryOffline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mustBeLost checks that a partition of t is neither served nor made anew while its directory, /d1, is offline.
+func mustBeLost(t testing.TB, m *Manager, partition int32) {
+	t.Helper()
+	if _, ok := m.Log("t", partition); ok {
+		t.Fatalf("t-%d is still served", partition)
+	}
+	_, err := m.CreateLog("t", partition, topicIDOf("t"), testConfig(), [16]byte{})
+	mustBe(t, err, ErrStorage, "/d1")
+	mustBe(t, m.DeleteLog("t", partition), ErrStorage, "/d1")
 }
 
 func TestAllDirectoriesOfflineIsAnError(t *testing.T) {

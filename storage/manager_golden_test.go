@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -67,54 +66,66 @@ func TestKafkasDirectoryIsServedAndGivenBack(t *testing.T) {
 	if exists(t, fsys, "/data/"+checkpoint.CleanShutdownFile) || !exists(t, fsys, "/data/.lock") {
 		t.Fatal("while running there is a lock and no proof of a clean stop")
 	}
-	seen := 0
 	ends := a.table(t, "offsets.tsv")
 	for dir, rows := range ends {
-		p, _, ok := parseDirName(dir)
-		if !ok {
-			t.Fatal(dir)
-		}
-		l, ok := m.Log(p.Topic, p.Partition)
-		if !ok {
-			t.Fatalf("%s is not loaded", dir)
-		}
-		s := l.State()
+		s := logOfDir(t, m, dir).State()
 		start, hw, stable := number(t, rows[0][0]), number(t, rows[0][1]), number(t, rows[0][2])
 		if s.LogStartOffset != start || s.HighWatermark != hw || s.LastStableOffset != stable || s.LogEndOffset != hw {
 			t.Errorf("%s: %+v, Kafka reported %v", dir, s, rows[0])
 		}
-		seen++
 	}
-	if n := len(slices.Collect(m.Logs())); n != seen || n < 20 {
-		t.Fatalf("%d logs, Kafka reported %d", n, seen)
+	if n := len(slices.Collect(m.Logs())); n != len(ends) || n < 20 {
+		t.Fatalf("%d logs, Kafka reported %d", n, len(ends))
 	}
 	must(t, m.Shutdown(14))
-	after := tree(t, fsys, "/data")
+	afterKafkasRestart(before, a)
+	mustEqualTrees(t, tree(t, fsys, "/data"), before)
+}
+
+// afterKafkasRestart makes of the files of a stopped Kafka those that it would leave after another start and stop.
+func afterKafkasRestart(before map[string][]byte, a archive) {
 	// At every start Kafka deletes the producer snapshots that are not above the log start.
 	for name := range before {
 		dir, file := path.Split(name)
-		if offset, ok := producer.ParseSnapshotName(file); ok && offset <= a.checkpointOf(checkpoint.LogStartOffsetFile, path.Clean(dir)) {
+		dir = path.Clean(dir)
+		if offset, ok := producer.ParseSnapshotName(file); ok && offset <= a.checkpointOf(checkpoint.LogStartOffsetFile, dir) {
 			delete(before, name)
 		}
 		// And it forgets a leader epoch that starts at the log end: the next leader notes its own.
-		if rows := ends[path.Clean(dir)]; file == checkpoint.LeaderEpochFile && rows[0][0] == rows[0][1] {
+		if file == checkpoint.LeaderEpochFile && a.checkpointOf(checkpoint.LogStartOffsetFile, dir) == a.checkpointOf(checkpoint.RecoveryPointFile, dir) {
 			before[name] = []byte("0\n0\n")
 		}
 	}
-	if got, want := slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)); !slices.Equal(got, want) {
+}
+
+// logOfDir is the log of a partition directory.
+func logOfDir(t testing.TB, m *Manager, dir string) *Log {
+	t.Helper()
+	p, _, ok := parseDirName(dir)
+	if !ok {
+		t.Fatal(dir)
+	}
+	l, ok := m.Log(p.Topic, p.Partition)
+	if !ok {
+		t.Fatalf("%s is not loaded", dir)
+	}
+	return l
+}
+
+// mustEqualTrees compares a data directory with what Kafka left; the lines of its offset checkpoints have no order.
+func mustEqualTrees(t testing.TB, got, want map[string][]byte) {
+	t.Helper()
+	if got, want := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
 		t.Fatalf("files after the stop: %v\nKafka left: %v", got, want)
 	}
-	for name, want := range before {
-		got := after[name]
+	for name, b := range want {
 		if strings.HasSuffix(name, "-checkpoint") && path.Dir(name) == "." {
-			if !slices.Equal(sortedLines(got), sortedLines(want)) {
-				t.Errorf("%s: %q, Kafka wrote %q", name, got, want)
+			if !slices.Equal(sortedLines(got[name]), sortedLines(b)) {
+				t.Errorf("%s: %q, Kafka wrote %q", name, got[name], b)
 			}
 			continue
 		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s: %d bytes %.60x, Kafka wrote %d bytes %.60x", name, len(got), got, len(want), want)
-		}
+		mustEqualBytes(t, name, got[name], b)
 	}
 }
 
@@ -143,16 +154,12 @@ func TestKafkasCrashedDirectoryIsRecoveredLikeKafkaDoes(t *testing.T) {
 			return p.Topic == "stranger"
 		}}))
 		for dir, rows := range a.table(t, "after.offsets.tsv") {
-			p, _, _ := parseDirName(dir)
-			l, ok := m.Log(p.Topic, p.Partition)
-			if !ok {
-				t.Fatalf("%s is not loaded", dir)
-			}
+			l := logOfDir(t, m, dir)
 			s := l.State()
 			if start, end := number(t, rows[0][0]), number(t, rows[0][1]); s.LogStartOffset != start || s.LogEndOffset != end {
 				t.Errorf("%s: %d to %d, Kafka came to %d to %d", dir, s.LogStartOffset, s.LogEndOffset, start, end)
 			}
-			if !asked[p.Topic] {
+			if !asked[l.Topic()] {
 				t.Errorf("nobody asked whether %s is a stray", dir)
 			}
 		}
@@ -173,16 +180,21 @@ func TestKafkasCrashedDirectoryIsRecoveredLikeKafkaDoes(t *testing.T) {
 		if !exists(t, fsys, "/data/"+stray) || !exists(t, fsys, "/data/lost+found") {
 			t.Fatal("strays and unknown directories are left alone")
 		}
-		for _, want := range []string{"lost+found", "set aside", "recovering the logs", "done=17 total=17"} {
-			if !strings.Contains(lines.String(), want) {
-				t.Errorf("no line about %q in\n%s", want, lines)
-			}
-		}
+		mustContainAll(t, lines.String(), "lost+found", "set aside", "recovering the logs", "done=17 total=17")
 		again := startManager(t, managerOptions(fsys, "/data"))
 		if n := len(slices.Collect(again.Logs())); n != 16 {
 			t.Fatalf("%d logs after the restart", n)
 		}
 	})
+}
+
+func mustContainAll(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no line about %q in\n%s", part, text)
+		}
+	}
 }
 
 // TestFilesOfARecoveredDirectoryEqualKafkas compares the logs and indexes after recovery and clean stop.

@@ -61,14 +61,8 @@ func parseMetaProperties(b []byte) (MetaProperties, error) {
 	if m.Version == 1 {
 		nodeKey = keyNodeID
 	}
-	if p, ok := seen[nodeKey]; ok {
-		id, ok := parseInt32(p.Value)
-		if !ok {
-			return MetaProperties{}, syntaxErrorf(p.line, "%s is not a number: %q", nodeKey, p.Value)
-		}
-		m.NodeID = id
-	} else if m.Version == 1 {
-		return MetaProperties{}, syntaxErrorf(1, "%s is missing", nodeKey)
+	if m.NodeID, err = parseNodeID(seen, nodeKey, m.Version == 1); err != nil {
+		return MetaProperties{}, err
 	}
 	m.ClusterID = seen[keyClusterID].Value
 	if _, ok := seen[keyClusterID]; !ok && m.Version == 1 {
@@ -88,6 +82,21 @@ func parseMetaProperties(b []byte) (MetaProperties, error) {
 		}
 	}
 	return m, nil
+}
+
+func parseNodeID(seen map[string]property, key string, required bool) (int32, error) {
+	p, ok := seen[key]
+	if !ok {
+		if required {
+			return -1, syntaxErrorf(1, "%s is missing", key)
+		}
+		return -1, nil
+	}
+	id, ok := parseInt32(p.Value)
+	if !ok {
+		return -1, syntaxErrorf(p.line, "%s is not a number: %q", key, p.Value)
+	}
+	return id, nil
 }
 
 func parseInt32(text string) (int32, bool) {

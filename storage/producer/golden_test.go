@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"gregor/protocol/record"
@@ -44,6 +43,27 @@ func golden(t *testing.T, name string) map[string]map[string][]byte {
 	}
 }
 
+// joined is the files with an extension, in the order of their names.
+func joined(files map[string][]byte, ext string) []byte {
+	var all []byte
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if filepath.Ext(name) == ext {
+			all = append(all, files[name]...)
+		}
+	}
+	return all
+}
+
+func count(files map[string][]byte, ext string) int {
+	n := 0
+	for name := range files {
+		if filepath.Ext(name) == ext {
+			n++
+		}
+	}
+	return n
+}
+
 // sortedEntries orders the entries of a snapshot, which Kafka writes in the order of a hash map.
 func sortedEntries(b []byte) []byte {
 	entries := slices.Collect(slices.Chunk(b[snapshotHeaderBytes:], snapshotEntryBytes))
@@ -58,15 +78,7 @@ func TestReplayedLogGivesKafkasSnapshotsAndTransactionIndexes(t *testing.T) {
 		for dir, files := range golden(t, archive) {
 			t.Run(archive+"/"+dir, func(t *testing.T) {
 				m := newManager(t, vfs.NewMem())
-				var log, index []byte
-				for _, name := range slices.Sorted(maps.Keys(files)) {
-					switch filepath.Ext(name) {
-					case ".log":
-						log = append(log, files[name]...)
-					case ".txnindex":
-						index = append(index, files[name]...)
-					}
-				}
+				log, index := joined(files, ".log"), joined(files, ".txnindex")
 				var got []byte
 				compared := 0
 				check := func() {
@@ -97,13 +109,7 @@ func TestReplayedLogGivesKafkasSnapshotsAndTransactionIndexes(t *testing.T) {
 				if !bytes.Equal(got, index) {
 					t.Fatalf("transaction index: got %x, Kafka wrote %x", got, index)
 				}
-				snapshots := 0
-				for name := range files {
-					if strings.HasSuffix(name, ".snapshot") {
-						snapshots++
-					}
-				}
-				if compared != snapshots || compared == 0 {
+				if snapshots := count(files, ".snapshot"); compared != snapshots || compared == 0 {
 					t.Fatalf("compared %d of %d snapshots", compared, snapshots)
 				}
 			})
@@ -148,14 +154,9 @@ func TestKafkasSnapshotsAreReadAndGivenBackByteForByte(t *testing.T) {
 func TestLastStableOffsetAfterReplayIsThatOfTheOpenTransaction(t *testing.T) {
 	m := newManager(t, vfs.NewMem())
 	files := golden(t, "transactions-v2.tar.gz")["txn-0"]
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if filepath.Ext(name) != ".log" {
-			continue
-		}
-		for b, err := range record.Batches(files[name]) {
-			must(t, err)
-			replay(t, m, b)
-		}
+	for b, err := range record.Batches(joined(files, ".log")) {
+		must(t, err)
+		replay(t, m, b)
 	}
 	m.OnHighWatermark(50)
 	if got, ok := m.FirstUnstableOffset(); !ok || got != 40 {
