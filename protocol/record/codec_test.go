@@ -18,7 +18,11 @@ func TestEveryCodecAndLevelRoundTrips(t *testing.T) {
 	}
 	for codec, levels := range levels {
 		for _, level := range levels {
-			for _, n := range []int{0, 1, 100, 32 << 10, 32<<10 + 1, 64 << 10, 64<<10 + 1, 200_000} {
+			sizes := []int{0, 1, 100, 64<<10 + 1}
+			if level == DefaultLevel {
+				sizes = append(sizes, 32<<10, 32<<10+1, 64<<10, 200_000)
+			}
+			for _, n := range sizes {
 				src := mixedBytes(n)
 				out := Compress([]byte("prefix"), codec, level, src)
 				if string(out[:6]) != "prefix" {
@@ -215,5 +219,30 @@ func TestSnappyWalkAgreesWithTheDecoder(t *testing.T) {
 	}
 	if accepted < 2500 {
 		t.Error("too few blocks are valid")
+	}
+}
+
+func TestClaimsAboveTheLimitAreRefusedAtOnce(t *testing.T) {
+	lz4Claim := binary.LittleEndian.AppendUint64([]byte{0x04, 0x22, 0x4d, 0x18, 0x68, 0x40}, 1<<40)
+	lz4Claim = append(lz4Claim, byte(xxh32(lz4Claim[4:])>>8), 0, 0, 0, 0)
+	// A zstd frame that claims 2^40 bytes in one empty block.
+	zstdClaim := binary.LittleEndian.AppendUint64([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0}, 1<<40)
+	zstdClaim = append(zstdClaim, 1, 0, 0)
+	for codec, claim := range map[Codec][]byte{CodecLZ4: lz4Claim, CodecZstd: zstdClaim, CodecSnappy: {0xff, 0xff, 0xff, 0xff, 0x0f}} {
+		var err error
+		n := allocatedBytes(func() { _, err = Decompress(nil, codec, claim, Limits{}) })
+		if !errors.Is(err, ErrLimit) || n > 4096 {
+			t.Errorf("%s: %d bytes allocated, %v", codec, n, err)
+		}
+	}
+}
+
+func TestSnappyFramingOfVersionZeroIsRefused(t *testing.T) {
+	out := compressed(CodecSnappy, []byte("data"))
+	for _, version := range []uint32{0, 1 << 31} {
+		binary.BigEndian.PutUint32(out[xerialMagicBytes:], version)
+		if _, err := Decompress(nil, CodecSnappy, out, Limits{}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -261,19 +262,36 @@ func TestSnappyClaimOfFourGibibytesCostsNothing(t *testing.T) {
 }
 
 func TestZstdBombIsRefusedWithoutItsMemory(t *testing.T) {
-	zeros := make([]byte, 256<<20)
-	withSize := Compress(nil, CodecZstd, DefaultLevel, zeros)
-	if len(withSize) > 32<<10 {
-		t.Fatalf("the bomb has %d bytes", len(withSize))
-	}
 	o := validOptions()
 	o.Limits.MaxDecompressedBytes = 1 << 20
-	for name, bomb := range map[string][]byte{"with its size": withSize, "streamed": zstdStream(t, zeros[:16<<20])} {
+	for name, bomb := range map[string][]byte{"with its size": zstdBomb(true), "streamed": zstdBomb(false)} {
 		batch := rawBatch(CodecZstd, 1, bomb)(testNow)
 		if n := allocatedBytes(func() { mustRefuse(t, bytes.Clone(batch), o, kerr.MessageTooLarge) }); n > 8<<20 {
 			t.Errorf("%s: %d bytes allocated", name, n)
 		}
+		if bound, err := zstdBound(bomb, math.MaxInt32); err != nil || bound != 256<<20 || len(bomb) > 8300 {
+			t.Errorf("%s: a bomb of %d bytes in %d, %v", name, bound, len(bomb), err)
+		}
 	}
+}
+
+// zstdBomb returns 256 MiB of zeros in 8 KiB: blocks of 128 KiB that repeat one byte.
+func zstdBomb(withSize bool) []byte {
+	const blocks = 2048
+	bomb := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x38} // a content size of 4 bytes, a window of 128 KiB
+	if withSize {
+		bomb = binary.LittleEndian.AppendUint32(bomb, blocks*zstdMaxBlockBytes)
+	} else {
+		bomb[4] = 0
+	}
+	for i := range blocks {
+		header := zstdMaxBlockBytes<<3 | 1<<1
+		if i == blocks-1 {
+			header |= 1
+		}
+		bomb = append(bomb, byte(header), byte(header>>8), byte(header>>16), 0)
+	}
+	return bomb
 }
 
 func TestKeptBatchesCostNoAllocation(t *testing.T) {
