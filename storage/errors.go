@@ -3,6 +3,8 @@ package storage
 import (
 	"errors"
 	"fmt"
+
+	"gregor/storage/segment"
 )
 
 // Failures of a Log. Corruption of data on disk additionally is a *CorruptError.
@@ -10,8 +12,10 @@ var (
 	// ErrOffsetOutOfRange says that an offset lies below the log start or above the log end (or, for a new log
 	// start, above the high watermark).
 	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrOffsetMovedToTiered says that tiered storage holds the offset and this disk no longer does.
+	ErrOffsetMovedToTiered = errors.New("offset moved to tiered storage")
 	// ErrCorrupt marks bytes that are not what was written: in a request's batches or in a file.
-	ErrCorrupt = errors.New("corrupt log data")
+	ErrCorrupt = segment.ErrCorrupt
 	// ErrClosed says that the log has been closed or deleted.
 	ErrClosed = errors.New("log is closed")
 	// ErrStorage says that a file operation failed: now or earlier, because a log never goes on after one. It
@@ -31,18 +35,7 @@ var (
 )
 
 // CorruptError tells where a file is corrupt. It is an ErrCorrupt.
-type CorruptError struct {
-	File     string
-	Position int64 // byte position in File
-	Cause    error
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("corrupt log data: %s at byte %d: %v", e.File, e.Position, e.Cause)
-}
-
-// Unwrap makes errors.Is find both ErrCorrupt and the cause.
-func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
+type CorruptError = segment.CorruptError
 
 // StorageError is an ErrStorage with the operation that failed.
 type StorageError struct {

@@ -177,7 +177,7 @@ func (w *writer) setSegments(segments []*segment.Segment) {
 func (l *Log) publish() *State {
 	w := &l.w
 	s := &State{
-		LogStartOffset: w.logStart, HighWatermark: w.highWatermark, LastStableOffset: w.highWatermark,
+		LogStartOffset: w.logStart, LocalLogStartOffset: max(w.logStart, w.segments[0].Base()), HighWatermark: w.highWatermark, LastStableOffset: w.highWatermark,
 		LogEndOffset: w.logEnd, ActiveSegmentBase: w.active.Base(), RecoveryPoint: l.recoveryPoint(),
 		LatestEpoch: l.epochs.latest(), Segments: len(w.segments),
 		segments: w.segments, activeBytes: w.active.SizeBytes(), generation: w.generation,

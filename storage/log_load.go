@@ -417,6 +417,9 @@ func (ld *loader) finish(end int64) error {
 	w.setSegments(ld.segments)
 	w.logEnd = end
 	w.logStart = max(l.opts.LogStartOffset, ld.segments[0].Base())
+	if l.opts.Config.RemoteStorageEnable {
+		w.logStart = l.opts.LogStartOffset // the records up to the first segment are in tiered storage
+	}
 	w.highWatermark = w.logStart
 	l.flush.done = end
 	if !l.opts.HadCleanShutdown {

@@ -33,7 +33,7 @@ func (l *Log) onState(read func(s *State) error) error {
 		}
 		s := l.state.Load()
 		err := read(s)
-		if err == nil || errors.Is(err, ErrOffsetOutOfRange) {
+		if err == nil || errors.Is(err, ErrOffsetOutOfRange) || errors.Is(err, ErrOffsetMovedToTiered) {
 			return err
 		}
 		// A change of the files that is under way holds the lock until it has been published.
@@ -53,10 +53,7 @@ func (l *Log) onState(read func(s *State) error) error {
 // readError sorts the errors of reads: damaged bytes are an ErrCorrupt; what the file system answers fails the
 // log.
 func (l *Log) readError(err error) error {
-	var corrupt *segment.CorruptError
 	switch {
-	case errors.As(err, &corrupt):
-		return &CorruptError{File: corrupt.File, Position: corrupt.Position, Cause: corrupt.Cause}
 	case errors.Is(err, segment.ErrRangeGone), errors.Is(err, record.ErrLimit), errors.Is(err, ErrCorrupt), errors.Is(err, ErrStorage):
 		return err
 	}
@@ -75,6 +72,9 @@ type readWish struct {
 func (l *Log) read(s *State, wish readWish) (Fetched, error) {
 	if wish.offset < s.LogStartOffset || wish.offset > s.LogEndOffset {
 		return Fetched{}, &offsetError{op: "read", offset: wish.offset, low: s.LogStartOffset, high: s.LogEndOffset}
+	}
+	if wish.offset < s.LocalLogStartOffset {
+		return Fetched{}, ErrOffsetMovedToTiered
 	}
 	end := s.End(wish.upTo)
 	// Compaction may leave nothing of a segment at or above the offset; the next one goes on.
@@ -234,48 +234,49 @@ func (l *Log) OffsetForTimestamp(millis int64, upTo Bound) (TimestampOffset, err
 
 func (l *Log) searchTime(s *State, millis int64) (TimestampOffset, error) {
 	none := TimestampOffset{Timestamp: record.NoTimestamp, Offset: -1, LeaderEpoch: -1}
-	at, largest, err := segmentForTime(s, millis)
-	if err != nil || at < 0 {
-		return none, err
-	}
-	low := s.LogStartOffset
+	low, first, last := s.LogStartOffset, 0, len(s.segments)-1
 	if millis == MaxTimestamp {
+		at, largest, err := segmentOfMax(s)
+		if err != nil || at < 0 {
+			return none, err
+		}
 		// Kafka looks at the batch with the largest timestamp, also when the log start lies in it.
-		millis, low = largest, s.segments[at].Base()
+		millis, low, first, last = largest, s.segments[at].Base(), at, at
 	}
 	limits := record.Limits{MaxDecompressedBytes: int64(l.config.Load().MaxDecompressedMessageBytes)}
-	seg, bytes := s.segments[at], s.bytesOf(at)
-	f, ok, err := seg.OffsetForTimestamp(millis, low, bytes, limits)
-	if err == nil && !seg.Unchanged(s.generation, bytes) {
-		err = segment.ErrRangeGone
-	}
-	if err != nil || !ok {
-		return none, err
-	}
-	return TimestampOffset{Timestamp: f.Timestamp, Offset: f.Offset, LeaderEpoch: f.LeaderEpoch}, nil
-}
-
-// segmentForTime returns the first segment that may hold a timestamp at or above millis, or with MaxTimestamp
-// the first one with the largest timestamp, and that; -1 when none has one.
-func segmentForTime(s *State, millis int64) (at int, largest int64, err error) {
-	at, largest = -1, record.NoTimestamp
-	for i, seg := range s.segments {
-		if millis == MaxTimestamp {
-			m, err := seg.MaxTimestamp()
-			if err != nil {
-				return -1, 0, err
-			}
-			if m.Timestamp > largest {
-				at, largest = i, m.Timestamp
-			}
+	for i := first; i <= last; i++ {
+		seg, bytes := s.segments[i], s.bytesOf(i)
+		newest, err := largestTimestamp(seg)
+		if err != nil {
+			return none, err
+		}
+		if newest < millis {
 			continue
 		}
-		newest, err := largestTimestamp(seg)
+		f, ok, err := seg.OffsetForTimestamp(millis, low, bytes, limits)
+		if err == nil && !seg.Unchanged(s.generation, bytes) {
+			err = segment.ErrRangeGone
+		}
+		if err != nil {
+			return none, err
+		}
+		if ok {
+			return TimestampOffset{Timestamp: f.Timestamp, Offset: f.Offset, LeaderEpoch: f.LeaderEpoch}, nil
+		}
+	}
+	return none, nil
+}
+
+// segmentOfMax returns the first segment with the largest timestamp, and that; -1 when none has one.
+func segmentOfMax(s *State) (at int, largest int64, err error) {
+	at, largest = -1, record.NoTimestamp
+	for i, seg := range s.segments {
+		m, err := seg.MaxTimestamp()
 		if err != nil {
 			return -1, 0, err
 		}
-		if newest >= millis {
-			return i, newest, nil
+		if m.Timestamp > largest {
+			at, largest = i, m.Timestamp
 		}
 	}
 	return at, largest, nil

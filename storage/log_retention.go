@@ -106,9 +106,12 @@ func (l *Log) deleteWhile(expired expiry) (int, error) {
 	gone := w.segments[:n]
 	w.setSegments(slices.Clone(w.segments[n:]))
 	// Readers first lose sight of the records, then the files go.
-	grown, err := l.incrementLogStart(w.segments[0].Base())
-	if err != nil {
-		return 0, err
+	grown := false
+	if !l.tiered(*l.config.Load()) {
+		var err error
+		if grown, err = l.incrementLogStart(w.segments[0].Base()); err != nil {
+			return 0, err
+		}
 	}
 	if !grown {
 		l.publish()

@@ -11,15 +11,16 @@ import (
 //
 // Invariant: LogStartOffset <= LastStableOffset <= HighWatermark <= LogEndOffset.
 type State struct {
-	LogStartOffset    int64
-	HighWatermark     int64
-	LastStableOffset  int64
-	LogEndOffset      int64
-	ActiveSegmentBase int64
-	RecoveryPoint     int64 // recovery after a crash starts at the segment that holds it; all below is synced
-	SizeBytes         int64 // of all .log files
-	LatestEpoch       int32 // of the last leader epoch entry, -1 without one
-	Segments          int
+	LogStartOffset      int64
+	LocalLogStartOffset int64 // above LogStartOffset when tiered storage holds the records in between
+	HighWatermark       int64
+	LastStableOffset    int64
+	LogEndOffset        int64
+	ActiveSegmentBase   int64
+	RecoveryPoint       int64 // recovery after a crash starts at the segment that holds it; all below is synced
+	SizeBytes           int64 // of all .log files
+	LatestEpoch         int32 // of the last leader epoch entry, -1 without one
+	Segments            int
 
 	segments    []*segment.Segment // ascending; the last one is written to
 	activeBytes int64              // of the last one that belong to this view

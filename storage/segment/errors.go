@@ -7,7 +7,7 @@ import (
 
 var (
 	// ErrCorrupt marks bytes of a segment's file that are not what was written there.
-	ErrCorrupt = errors.New("corrupt segment")
+	ErrCorrupt = errors.New("corrupt log data")
 	// ErrRangeGone is what a Range answers after a truncation below its end.
 	ErrRangeGone = errors.New("segment range was truncated")
 	// ErrNoSendfile says that a Range has no descriptor to send from; read it instead.
@@ -24,7 +24,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("corrupt segment: %s at byte %d: %v", e.File, e.Position, e.Cause)
+	return fmt.Sprintf("corrupt log data: %s at byte %d: %v", e.File, e.Position, e.Cause)
 }
 
 // Unwrap makes errors.Is find both ErrCorrupt and the cause.

@@ -1,0 +1,212 @@
+package storage
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gregor/protocol/record"
+	"gregor/storage/vfs"
+)
+
+// syncCounter counts the syncs of .log files and can hold them up.
+type syncCounter struct {
+	count atomic.Int64
+	hold  chan struct{} // when set, a sync waits for a token
+}
+
+func (c *syncCounter) Inject(op vfs.Op) error {
+	if op.Kind == vfs.OpSync && isLog(op) {
+		c.count.Add(1)
+		if c.hold != nil {
+			<-c.hold
+		}
+	}
+	return nil
+}
+
+func TestManyWaitersShareOneSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		syncs := &syncCounter{}
+		o := testOptions(vfs.NewErr(vfs.NewMem(), syncs))
+		o.Config.FlushMessages = 1
+		l, err := OpenLog(o)
+		must(t, err)
+		synctest.Wait()
+		syncs.hold = make(chan struct{})
+		const writers = 32
+		var wg sync.WaitGroup
+		var acknowledged atomic.Int64
+		for range writers {
+			wg.Go(func() {
+				_, err := l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 0, AppendOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+				acknowledged.Add(1)
+			})
+		}
+		synctest.Wait() // all have written; one syncs, the others wait
+		if acknowledged.Load() != 0 || l.State().LogEndOffset != writers {
+			t.Fatalf("%d acknowledged before the sync, end %d", acknowledged.Load(), l.State().LogEndOffset)
+		}
+		syncs.hold <- struct{}{}
+		synctest.Wait()
+		if n := acknowledged.Load(); n == 0 || n == writers && syncs.count.Load() > 1 {
+			t.Errorf("%d acknowledged by the first sync", n)
+		}
+		for acknowledged.Load() < writers {
+			syncs.hold <- struct{}{}
+			synctest.Wait()
+		}
+		wg.Wait()
+		if n := syncs.count.Load(); n > 2 {
+			t.Errorf("%d syncs for %d appends", n, writers)
+		}
+		if l.State().RecoveryPoint != writers {
+			t.Errorf("recovery point %d", l.State().RecoveryPoint)
+		}
+		l.CloseUnclean()
+	})
+}
+
+func TestFlushMessagesSyncsWhenReached(t *testing.T) {
+	syncs := &syncCounter{}
+	o := testOptions(vfs.NewErr(vfs.NewMem(), syncs))
+	o.Config.FlushMessages = 5
+	l := openLog(t, o)
+	for i, want := range []int64{0, 0, 1, 1, 1, 2} {
+		appendBatch(t, l, 2, 1)
+		if got := syncs.count.Load(); got != want {
+			t.Errorf("%d syncs after %d records, want %d", got, (i+1)*2, want)
+		}
+	}
+	_, err := l.AppendAsLeader(batchOf(9, 1, record.BuilderOptions{}), 0, AppendOptions{NoWait: true})
+	must(t, err)
+	if got := syncs.count.Load(); got != 2 {
+		t.Errorf("NoWait synced")
+	}
+	// A follower is held to it too.
+	_, err = l.AppendAsFollower(batchOf(1, 1, record.BuilderOptions{BaseOffset: 21}), 0)
+	must(t, err)
+	if got := syncs.count.Load(); got != 3 {
+		t.Errorf("%d syncs after the follower's append", got)
+	}
+}
+
+func TestFlushMillisSyncsAfterTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions(vfs.NewMem())
+		o.Config.FlushMillis = 1000
+		l, err := OpenLog(o)
+		must(t, err)
+		defer l.CloseUnclean()
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		appendBatch(t, l, 1, 1)
+		time.Sleep(999 * time.Millisecond)
+		synctest.Wait()
+		if l.State().RecoveryPoint != 0 {
+			t.Error("synced too early")
+		}
+		appendBatch(t, l, 1, 1)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if l.State().RecoveryPoint != 2 {
+			t.Errorf("recovery point %d after flush.ms", l.State().RecoveryPoint)
+		}
+		if l.LastFlushed() != time.Now() {
+			t.Errorf("last flush %v", l.LastFlushed())
+		}
+		appendBatch(t, l, 1, 1)
+		time.Sleep(1001 * time.Millisecond)
+		synctest.Wait()
+		if l.State().RecoveryPoint != 3 {
+			t.Error("the timer is not armed again")
+		}
+	})
+}
+
+func TestDeletedFilesGoAfterTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewMem()
+		o := testOptions(fsys)
+		o.Config.FileDeleteDelayMillis = 60000
+		l, err := OpenLog(o)
+		must(t, err)
+		defer l.CloseUnclean()
+		appendBatch(t, l, 1, 1)
+		must(t, l.Roll())
+		_, err = l.UpdateHighWatermark(1)
+		must(t, err)
+		f, err := l.Read(0, 1000, UpToLogEnd, true)
+		must(t, err)
+		_, err = l.IncrementLogStartOffset(1)
+		must(t, err)
+		n, err := l.DeleteOldSegments(time.Now())
+		must(t, err)
+		if n != 1 {
+			t.Fatalf("%d deleted", n)
+		}
+		exists := func() bool {
+			there, err := vfs.Exists(fsys, testDir+"/00000000000000000000.log.deleted")
+			must(t, err)
+			return there
+		}
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if !exists() {
+			t.Error("removed too early")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if exists() {
+			t.Error("still there")
+		}
+		// What was promised to a reader outlives the file.
+		buf := make([]byte, f.Range.Len())
+		if n, err := f.Range.ReadAt(buf, 0); n != len(buf) {
+			t.Errorf("read of a removed segment: %d, %v", n, err)
+		}
+		f.Range.Release()
+	})
+}
+
+func TestSegmentsRollByTheClockWithoutTimestamps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions(vfs.NewMem())
+		o.Config.SegmentMillis = 1000
+		l, err := OpenLog(o)
+		must(t, err)
+		defer l.CloseUnclean()
+		appendBatch(t, l, 1, -1)
+		time.Sleep(1000 * time.Millisecond)
+		appendBatch(t, l, 1, -1)
+		if l.State().Segments != 1 {
+			t.Error("rolled too early")
+		}
+		time.Sleep(time.Millisecond)
+		appendBatch(t, l, 1, -1)
+		if l.State().Segments != 2 {
+			t.Error("not rolled after segment.ms")
+		}
+		l.bg.wait()
+	})
+}
+
+func TestJitterShortensSegmentMillis(t *testing.T) {
+	c := testConfig()
+	c.SegmentMillis, c.SegmentJitterMillis = 1000, 100
+	seen := map[int64]bool{}
+	for range 1000 {
+		j := rollJitter(c)
+		if j < 0 || j >= 100 {
+			t.Fatalf("jitter %d", j)
+		}
+		seen[j] = true
+	}
+	if len(seen) < 50 {
+		t.Errorf("only %d values", len(seen))
+	}
+}
