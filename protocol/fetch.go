@@ -142,19 +142,40 @@ func (f *FetchRequest) decodeTopics(r *reader, left *budget) {
 	}
 }
 
-func (p *FetchPartition) decode(r *reader, version int16) {
-	*p = FetchPartition{Index: r.int32(), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, LogStartOffset: -1, HighWatermark: math.MaxInt64}
-	if version >= 9 {
-		p.CurrentLeaderEpoch = r.int32()
+// fixedBytes is what a partition takes on the wire before its tag section.
+func (p *FetchPartition) fixedBytes(version int16) int {
+	n := 16
+	if version >= 5 {
+		n += 8
 	}
-	p.FetchOffset = r.int64()
+	if version >= 9 {
+		n += 4
+	}
 	if version >= 12 {
-		p.LastFetchedEpoch = r.int32()
+		n += 4
+	}
+	return n
+}
+
+// decode is the hot loop of a fetch of many partitions: the fixed part is
+// checked once.
+func (p *FetchPartition) decode(r *reader, version int16) {
+	b := r.take(p.fixedBytes(version))
+	if b == nil {
+		return
+	}
+	*p = FetchPartition{Index: fixed32(&b), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, LogStartOffset: -1, HighWatermark: math.MaxInt64}
+	if version >= 9 {
+		p.CurrentLeaderEpoch = fixed32(&b)
+	}
+	p.FetchOffset = fixed64(&b)
+	if version >= 12 {
+		p.LastFetchedEpoch = fixed32(&b)
 	}
 	if version >= 5 {
-		p.LogStartOffset = r.int64()
+		p.LogStartOffset = fixed64(&b)
 	}
-	p.MaxBytes = r.int32()
+	p.MaxBytes = fixed32(&b)
 	if !r.flex {
 		return
 	}

@@ -29,10 +29,13 @@ func (r *reader) fail(format string, args ...any) {
 	r.buf = nil
 }
 
+// short fails for want of n bytes.
+func (r *reader) short(n int) { r.fail("%d bytes wanted, %d left", n, len(r.buf)) }
+
 // take returns the next n bytes, or nil after a failure.
 func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.buf) {
-		r.fail("%d bytes wanted, %d left", n, len(r.buf))
+	if uint(n) > uint(len(r.buf)) {
+		r.short(n)
 		return nil
 	}
 	b := r.buf[:n:n]
@@ -42,7 +45,7 @@ func (r *reader) take(n int) []byte {
 
 func (r *reader) int8() int8 {
 	if len(r.buf) < 1 {
-		r.fail("1 byte wanted, 0 left")
+		r.short(1)
 		return 0
 	}
 	v := int8(r.buf[0])
@@ -52,7 +55,7 @@ func (r *reader) int8() int8 {
 
 func (r *reader) int16() int16 {
 	if len(r.buf) < 2 {
-		r.fail("2 bytes wanted, %d left", len(r.buf))
+		r.short(2)
 		return 0
 	}
 	v := int16(binary.BigEndian.Uint16(r.buf))
@@ -62,7 +65,7 @@ func (r *reader) int16() int16 {
 
 func (r *reader) int32() int32 {
 	if len(r.buf) < 4 {
-		r.fail("4 bytes wanted, %d left", len(r.buf))
+		r.short(4)
 		return 0
 	}
 	v := int32(binary.BigEndian.Uint32(r.buf))
@@ -72,11 +75,24 @@ func (r *reader) int32() int32 {
 
 func (r *reader) int64() int64 {
 	if len(r.buf) < 8 {
-		r.fail("8 bytes wanted, %d left", len(r.buf))
+		r.short(8)
 		return 0
 	}
 	v := int64(binary.BigEndian.Uint64(r.buf))
 	r.buf = r.buf[8:]
+	return v
+}
+
+// fixed32 and fixed64 read from bytes whose number was checked before.
+func fixed32(b *[]byte) int32 {
+	v := int32(binary.BigEndian.Uint32(*b))
+	*b = (*b)[4:]
+	return v
+}
+
+func fixed64(b *[]byte) int64 {
+	v := int64(binary.BigEndian.Uint64(*b))
+	*b = (*b)[8:]
 	return v
 }
 
@@ -92,6 +108,10 @@ func (r *reader) uvarint() uint32 {
 		r.buf = r.buf[1:]
 		return v
 	}
+	return r.longUvarint()
+}
+
+func (r *reader) longUvarint() uint32 {
 	v, n := binary.Uvarint(r.buf[:min(len(r.buf), binary.MaxVarintLen32)])
 	if n <= 0 || v > 1<<32-1 {
 		r.fail("bad unsigned varint")

@@ -175,7 +175,7 @@ func TestNoAnswerIsWrittenForNone(t *testing.T) {
 }
 
 func TestConnectionsDoNotMixUpTheirBytes(t *testing.T) {
-	const conns, rounds = 60, 25
+	const conns, rounds = 40, 12
 	h := HandlerFunc(func(ctx context.Context, r *Request) {
 		switch r.Header.CorrelationID % 4 {
 		case 0:
