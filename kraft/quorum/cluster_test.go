@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"gregor/kraft/metadata"
 	"gregor/protocol"
@@ -64,7 +65,7 @@ type testNode struct {
 	checked  int64 // up to here the committed log was compared
 	// remains is the disk after a crash in the middle of the event that is being handled. What the machine does
 	// after it does not happen.
-	remains *vfs.Mem
+	remains atomic.Pointer[vfs.Mem]
 }
 
 func newCluster(t testingT, level int16) *cluster {
@@ -148,7 +149,8 @@ func writeBootstrap(t testingT, fs vfs.FS, dir string, cfg config) {
 func (c *cluster) start(id int32) error {
 	c.t.Helper()
 	n := c.nodes[id]
-	n.board, n.remains = newBoard(), nil
+	n.board = newBoard()
+	n.remains.Store(nil)
 	n.acc = newAccumulator(n.opts.Log.MaxUncommittedBytes, func() {})
 	n.opts.FS = n.fs
 	m, err := openMachine(&n.opts, n.board, n.acc)
@@ -156,7 +158,7 @@ func (c *cluster) start(id int32) error {
 		return err
 	}
 	m.send = func(to Peer, msg []byte) {
-		if n.remains == nil {
+		if n.remains.Load() == nil {
 			c.queue = append(c.queue, testMessage{from: id, to: to.ID, bytes: msg})
 		}
 	}
@@ -177,9 +179,9 @@ func (c *cluster) settle(n *testNode) error {
 	if err := n.machine.drain(); err != nil {
 		return err
 	}
-	if n.remains != nil {
+	if disk := n.remains.Load(); disk != nil {
 		n.fs.OnOp(nil)
-		n.machine, n.fs = nil, n.remains
+		n.machine, n.fs = nil, disk
 		return nil
 	}
 	if l := &n.machine.lead; l.opened {
@@ -219,12 +221,14 @@ func (c *cluster) crash(id int32, seed uint64) {
 // crashIn lets a node crash at one of its next writes to the log, the quorum state or a snapshot.
 func (c *cluster) crashIn(n *testNode, operations int, seed uint64) {
 	disk := n.fs
+	var left atomic.Int64
+	left.Store(int64(operations))
 	disk.OnOp(func(_ int64, op vfs.Op) {
-		if n.remains != nil || !strings.HasSuffix(op.Name, ".log") && !strings.Contains(op.Name, quorumStateFile) && !strings.Contains(op.Name, checkpointSuffix) {
+		if !strings.HasSuffix(op.Name, ".log") && !strings.Contains(op.Name, quorumStateFile) && !strings.Contains(op.Name, checkpointSuffix) {
 			return
 		}
-		if operations--; operations < 0 {
-			n.remains = disk.Crash(seed)
+		if left.Add(-1) == -1 {
+			n.remains.Store(disk.Crash(seed))
 		}
 	})
 }

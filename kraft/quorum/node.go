@@ -117,6 +117,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.handOver(ctx)
 	}
 	n.stopOnce.Do(func() { close(n.stop) })
+	n.acc.close()
 	if started {
 		<-n.done
 		n.consumers.Wait()

@@ -263,8 +263,8 @@ func (h *history) recover() {
 	for _, id := range h.ids() {
 		n := h.nodes[id]
 		n.fs.OnOp(nil)
-		if n.remains != nil {
-			n.machine, n.fs = nil, n.remains
+		if disk := n.remains.Load(); disk != nil {
+			n.machine, n.fs = nil, disk
 		}
 		if n.machine == nil {
 			h.must(h.start(id))
