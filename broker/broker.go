@@ -49,40 +49,42 @@ type Broker struct {
 
 // Start starts a node and returns when it serves: a controller when it listens, a broker when the controller has
 // unfenced it.
-func Start(ctx context.Context, o Options) (b *Broker, err error) {
-	b = &Broker{o: o, cfg: o.Config, log: o.Logger, failed: make(chan error, 1)}
+func Start(ctx context.Context, o Options) (*Broker, error) {
+	b := &Broker{o: o, cfg: o.Config, log: o.Logger, failed: make(chan error, 1)}
 	background, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	defer func() {
-		if err != nil {
-			b.abandon()
-		}
-	}()
-	if err := b.openStorage(); err != nil {
+	if err := b.start(ctx, background); err != nil {
+		b.abandon()
 		return nil, err
 	}
+	return b, nil
+}
+
+// start does the steps of Start; what a failed one leaves open is for abandon.
+func (b *Broker) start(ctx, background context.Context) error {
+	if err := b.openStorage(); err != nil {
+		return err
+	}
 	if err := b.openQuorum(); err != nil {
-		return nil, err
+		return err
 	}
 	b.build()
 	sockets, err := b.listen()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.announce(sockets)
 	if err := b.serve(sockets, true); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.node.Start(background); err != nil {
-		return nil, err
+		return err
 	}
 	b.watchQuorum(background)
-	if b.cfg.Node.Broker {
-		if err := b.join(ctx, background, sockets); err != nil {
-			return nil, err
-		}
+	if !b.cfg.Node.Broker {
+		return nil
 	}
-	return b, nil
+	return b.join(ctx, background, sockets)
 }
 
 // openStorage locks and checks the log directories, and formats them when none of them is formatted.

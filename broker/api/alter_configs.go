@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/broker/config"
 	"gregor/internal/configdef"
 	"gregor/protocol"
 )
@@ -86,29 +87,46 @@ func (h *alterConfigs) checkBroker(a *alteration) error {
 			return invalid("Unexpected broker id, expected %d, but received %s", h.node.ID, a.name)
 		}
 	}
-	var fixed, perBroker []string
+	var fixed, unprefixed, perBroker []string
 	for _, key := range a.keys {
-		k := configdef.Broker().Lookup(key)
+		k := config.KeyOf(key)
 		switch {
 		case k == nil:
+			continue // a plugin's key: stored, and read by nobody here
 		case k.UpdateMode == configdef.ReadOnly:
 			fixed = append(fixed, key)
-		case k.UpdateMode == configdef.PerBroker && a.name == "":
+		case k.Name == key && reconfigurableSSL[key]:
+			unprefixed = append(unprefixed, key)
+		case a.name == "" && (k.UpdateMode == configdef.PerBroker || k.Name != key):
 			perBroker = append(perBroker, key)
 		}
-		if text, ok := a.texts[key]; ok && k != nil {
-			if _, err := k.Parse(text); err != nil {
-				return invalid("%s", err)
+	}
+	switch {
+	case len(fixed) > 0:
+		return invalid("Cannot update these configs dynamically: [%s]", strings.Join(fixed, ", "))
+	case len(unprefixed) > 0:
+		return invalid("These security configs can be dynamically updated only per-listener using the listener prefix: [%s]", strings.Join(unprefixed, ", "))
+	}
+	for _, key := range a.keys {
+		if text, ok := a.texts[key]; ok {
+			if k := config.KeyOf(key); k != nil {
+				if _, err := k.Parse(text); err != nil {
+					return invalid("%s", err)
+				}
 			}
 		}
 	}
-	if len(fixed) > 0 {
-		return invalid("Cannot update these configs dynamically: Set(%s)", strings.Join(fixed, ", "))
-	}
 	if len(perBroker) > 0 {
-		return invalid("Cannot update these configs at default cluster level, broker id must be specified: Set(%s)", strings.Join(perBroker, ", "))
+		return invalid("Cannot update these configs at default cluster level, broker id must be specified: [%s]", strings.Join(perBroker, ", "))
 	}
 	return nil
+}
+
+// reconfigurableSSL are the keys that can be altered for a listener, and only so (KIP-226).
+var reconfigurableSSL = map[string]bool{
+	"ssl.keystore.type": true, "ssl.keystore.location": true, "ssl.keystore.password": true, "ssl.key.password": true,
+	"ssl.keystore.certificate.chain": true, "ssl.keystore.key": true, "ssl.truststore.type": true, "ssl.truststore.location": true,
+	"ssl.truststore.password": true, "ssl.truststore.certificates": true,
 }
 
 func (h *alterConfigs) incremental(ctx context.Context, c *Call) kmsg.Response {

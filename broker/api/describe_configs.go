@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -103,7 +104,7 @@ func (h *describeConfigs) broker(d *describer, img *image.Image, name string) er
 	if int32(id) != h.node.ID {
 		return invalid("Unexpected broker id, expected %d or empty string, but received %s", h.node.ID, name)
 	}
-	d.broker()
+	d.broker(img, h.node.ID)
 	return nil
 }
 
@@ -192,9 +193,8 @@ func (d *describer) withBrokerSynonyms(t *configdef.Table, overrides map[string]
 	}
 }
 
-// broker adds every key of this broker, and those set in its file that nobody knows: their type is unknown, so
-// that they could be secrets, and their value is not shown.
-func (d *describer) broker() {
+// broker adds every key of this broker.
+func (d *describer) broker(img *image.Image, id int32) {
 	for k := range d.listed(configdef.Broker()) {
 		if k.UpdateMode == configdef.DynamicOnly {
 			continue
@@ -206,21 +206,70 @@ func (d *describer) broker() {
 		}
 		d.add(k, value, d.brokerChain(k.Name), k.UpdateMode == configdef.ReadOnly)
 	}
-	for _, v := range d.cfg.Unknown() {
-		if d.wants(v.Name) {
-			k := &configdef.Key{Name: v.Name, Sensitive: true}
-			d.add(k, nil, []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{synonym(v.Name, nil, kmsg.ConfigSourceStaticBrokerConfig)}, true)
+	for _, name := range d.otherNames(img, id) {
+		if d.wants(name) {
+			d.other(img, id, name)
 		}
 	}
 }
 
+// otherNames are the names that the table does not have but that were set, in the file or dynamically: keys of one
+// listener, and plugins'.
+func (d *describer) otherNames(img *image.Image, id int32) []string {
+	set := map[string]bool{}
+	for _, v := range d.cfg.Unknown() {
+		set[v.Name] = true
+	}
+	for _, dynamic := range []map[string]string{img.Configs.BrokerDefault(), img.Configs.Broker(id)} {
+		for name := range dynamic {
+			set[name] = set[name] || configdef.Broker().Lookup(name) == nil
+		}
+	}
+	maps.DeleteFunc(set, func(_ string, other bool) bool { return !other })
+	return slices.Sorted(maps.Keys(set))
+}
+
+// other adds a name that the table does not have. A key of one listener has the type of the key behind its prefix and
+// falls back to it. What nobody knows could be a secret: its value is not shown.
+func (d *describer) other(img *image.Image, id int32, name string) {
+	base := config.KeyOf(name)
+	k := &configdef.Key{Name: name, Sensitive: true}
+	if base != nil {
+		k = &configdef.Key{Name: name, Type: base.Type, Sensitive: base.Sensitive, Doc: base.Doc}
+	}
+	var chain []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
+	if text, ok := img.Configs.Broker(id)[name]; ok {
+		chain = append(chain, synonym(name, &text, kmsg.ConfigSourceDynamicBrokerConfig))
+	}
+	if text, ok := img.Configs.BrokerDefault()[name]; ok {
+		chain = append(chain, synonym(name, &text, kmsg.ConfigSourceDynamicDefaultBrokerConfig))
+	}
+	if text, ok := d.cfg.Static(name); ok {
+		chain = append(chain, synonym(name, &text, kmsg.ConfigSourceStaticBrokerConfig))
+	}
+	var value *string
+	if len(chain) > 0 {
+		value = chain[0].Value
+	}
+	if base != nil {
+		chain = append(chain, d.brokerChain(base.Name)...)
+	}
+	d.add(k, value, chain, true)
+}
+
 // brokerDefaults adds what was set dynamically for all brokers.
 func (d *describer) brokerDefaults(set map[string]string) {
-	for k := range d.listed(configdef.Broker()) {
-		if text, ok := set[k.Name]; ok {
-			chain := []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{synonym(k.Name, &text, kmsg.ConfigSourceDynamicDefaultBrokerConfig)}
-			d.add(k, &text, chain, k.UpdateMode == configdef.ReadOnly)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if !d.wants(name) {
+			continue
 		}
+		text := set[name]
+		k := configdef.Broker().Lookup(name)
+		if k == nil {
+			k = &configdef.Key{Name: name, Sensitive: true}
+		}
+		chain := []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{synonym(name, &text, kmsg.ConfigSourceDynamicDefaultBrokerConfig)}
+		d.add(k, &text, chain, k.UpdateMode == configdef.ReadOnly)
 	}
 }
 

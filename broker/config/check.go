@@ -60,7 +60,7 @@ func (c *Config) checkKeys(strict bool) ([]Warning, error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.values.static)) {
 		s := c.values.static[name]
-		if keyOf(name) == nil && !ignorable(name) {
+		if KeyOf(name) == nil && !ignorable(name) {
 			message := "unknown key"
 			if near := configdef.Broker().Nearest(name); near != "" {
 				message += "; did you mean " + near + "?"

@@ -275,7 +275,7 @@ func (c *Config) checkRequired() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.values.static)) {
 		s := c.values.static[name]
-		k := keyOf(name)
+		k := KeyOf(name)
 		if k == nil {
 			continue
 		}
@@ -308,9 +308,9 @@ func (c *Config) errorAt(key, message string) error {
 	return &Error{Where: c.values.static[key].where, Key: key, Message: message}
 }
 
-// keyOf returns the definition that a key's value must obey: its own, or that of the key behind a
+// KeyOf returns the definition that a key's value must obey: its own, or that of the key behind a
 // listener.name.NAME. prefix; nil for unknown keys.
-func keyOf(name string) *configdef.Key {
+func KeyOf(name string) *configdef.Key {
 	if k := configdef.Broker().Lookup(name); k != nil {
 		return k
 	}
@@ -330,5 +330,5 @@ func keyOf(name string) *configdef.Key {
 
 // isPrefixed tells whether a key is a known key of one listener: listener.name.NAME[.MECHANISM].KEY.
 func isPrefixed(name string) bool {
-	return strings.HasPrefix(name, "listener.name.") && keyOf(name) != nil
+	return strings.HasPrefix(name, "listener.name.") && KeyOf(name) != nil
 }

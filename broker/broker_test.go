@@ -1,0 +1,337 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/broker/config"
+	"gregor/kraft"
+	"gregor/kraft/quorum"
+	"gregor/protocol"
+	"gregor/storage/vfs"
+)
+
+// testNode is a node in this process, with its data in a directory of the test.
+type testNode struct {
+	t        *testing.T
+	dir      string
+	port     int
+	options  []string
+	broker   *Broker
+	stopped  bool
+	clientID int
+}
+
+func newTestNode(t *testing.T, overrides ...string) *testNode {
+	t.Helper()
+	n := &testNode{t: t, dir: t.TempDir(), port: freePorts(t), options: overrides}
+	n.start()
+	return n
+}
+
+// freePorts returns a port that is free together with the next one.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for range 50 {
+		a, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := a.Addr().(*net.TCPAddr).Port
+		b, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		_ = a.Close()
+		if err == nil {
+			_ = b.Close()
+			return port
+		}
+	}
+	t.Fatal("no two free ports in a row")
+	return 0
+}
+
+func (n *testNode) config() *config.Config {
+	n.t.Helper()
+	overrides := append([]string{
+		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", n.port, n.port+1),
+		"log.dirs=" + filepath.Join(n.dir, "data"), "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=2",
+	}, n.options...)
+	c, _, err := config.Load(config.Options{Overrides: overrides})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return c
+}
+
+func (n *testNode) open(ctx context.Context) (*Broker, error) {
+	c := n.config()
+	return Start(ctx, Options{
+		Config: c, FS: vfs.Real(), Logger: slog.New(slog.DiscardHandler), Version: "test", FormatOutput: io.Discard,
+		Format: &kraft.Formatter{
+			FS: vfs.Real(), NodeID: c.Node.ID, ClusterID: protocol.RandomUUID().String(), LogDirs: c.Storage.Dirs, MetadataDir: c.Storage.Dirs[0],
+			Controller: true, ListenerName: "CONTROLLER", Standalone: true, Now: time.Now,
+			AdvertisedController: quorum.Endpoint{Name: "CONTROLLER", Host: "127.0.0.1", Port: uint16(n.port + 1)},
+		},
+	})
+}
+
+func (n *testNode) start() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	b, err := n.open(ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.broker, n.stopped = b, false
+	n.t.Cleanup(n.stop)
+}
+
+func (n *testNode) stop() {
+	n.t.Helper()
+	if n.stopped {
+		return
+	}
+	n.stopped = true
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := n.broker.Stop(ctx); err != nil {
+		n.t.Errorf("stop: %v", err)
+	}
+}
+
+func (n *testNode) client(opts ...kgo.Opt) *kgo.Client {
+	n.t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", n.port)), kgo.RetryTimeout(5 * time.Second)}, opts...)...)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(cl.Close)
+	return cl
+}
+
+func (n *testNode) createTopic(cl *kgo.Client, topic string, partitions int32, configs map[string]*string) {
+	n.t.Helper()
+	resp, err := kadm.NewClient(cl).CreateTopic(context.Background(), partitions, 1, configs, topic)
+	if err != nil || resp.Err != nil {
+		n.t.Fatal(err, resp.Err)
+	}
+}
+
+func timeout(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// consume reads n records of a topic from its start.
+func consume(t *testing.T, cl *kgo.Client, n int) []*kgo.Record {
+	t.Helper()
+	ctx := timeout(t)
+	var out []*kgo.Record
+	for len(out) < n {
+		f := cl.PollFetches(ctx)
+		if err := f.Err(); err != nil {
+			t.Fatalf("after %d records: %v", len(out), err)
+		}
+		out = append(out, f.Records()...)
+	}
+	return out
+}
+
+func TestRecordsOfEveryCodecAreReadBackAlsoAfterARestart(t *testing.T) {
+	n := newTestNode(t)
+	n.createTopic(n.client(), "t", 3, nil)
+	codecs := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	want := map[string]bool{}
+	for name, codec := range codecs {
+		cl := n.client(kgo.ProducerBatchCompression(codec), kgo.DefaultProduceTopic("t"))
+		for i := range 50 {
+			value := fmt.Sprintf("%s-%d", name, i)
+			want[value] = true
+			cl.Produce(timeout(t), &kgo.Record{Key: []byte(value), Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte(name)}}}, func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if err := cl.Flush(timeout(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, phase := range []string{"running", "restarted"} {
+		if phase == "restarted" {
+			n.stop()
+			n.start()
+		}
+		got := map[string]bool{}
+		for _, r := range consume(t, n.client(kgo.ConsumeTopics("t")), len(want)) {
+			if string(r.Headers[0].Value) != strings.Split(string(r.Value), "-")[0] {
+				t.Errorf("%s: header %q of %q", phase, r.Headers[0].Value, r.Value)
+			}
+			got[string(r.Value)] = true
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %d different records, want %d", phase, len(got), len(want))
+		}
+	}
+}
+
+func TestGroupGoesOnFromItsCommittedOffsetAfterARestart(t *testing.T) {
+	n := newTestNode(t)
+	producer := n.client(kgo.DefaultProduceTopic("t"), kgo.AllowAutoTopicCreation())
+	send := func(value string) {
+		if err := producer.ProduceSync(timeout(t), kgo.StringRecord(value)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(want string) {
+		t.Helper()
+		cl := n.client(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		if got := consume(t, cl, 1); string(got[0].Value) != want {
+			t.Errorf("read %q, want %q", got[0].Value, want)
+		}
+		if err := cl.CommitUncommittedOffsets(timeout(t)); err != nil {
+			t.Fatal(err)
+		}
+		cl.Close()
+	}
+	send("one")
+	read("one")
+	n.stop()
+	n.start()
+	send("two")
+	read("two")
+}
+
+func TestProducerIDsAreNeverGivenTwiceAcrossRestarts(t *testing.T) {
+	n := newTestNode(t)
+	seen := map[int64]bool{}
+	for range 3 {
+		for range 5 {
+			req := kmsg.NewPtrInitProducerIDRequest()
+			req.ProducerID, req.ProducerEpoch = -1, -1
+			resp, err := req.RequestWith(timeout(t), n.client())
+			if err != nil || resp.ErrorCode != 0 || seen[resp.ProducerID] {
+				t.Fatalf("producer id %d, error %d, %v; seen %v", resp.ProducerID, resp.ErrorCode, err, seen)
+			}
+			seen[resp.ProducerID] = true
+		}
+		n.stop()
+		n.start()
+	}
+}
+
+func TestDynamicConfigsTakeEffectAndSurvive(t *testing.T) {
+	n := newTestNode(t)
+	cl := n.client()
+	adm := kadm.NewClient(cl)
+	n.createTopic(cl, "t", 1, nil)
+	small := "200"
+	if _, err := adm.AlterTopicConfigs(timeout(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &small}}, "t"); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() {
+		t.Helper()
+		big := &kgo.Record{Topic: "t", Value: make([]byte, 1000)}
+		if err := n.client(kgo.ProducerBatchCompression(kgo.NoCompression())).ProduceSync(timeout(t), big).FirstErr(); !errors.Is(err, kerr.MessageTooLarge) {
+			t.Errorf("a batch above max.message.bytes: %v", err)
+		}
+	}
+	refused()
+	n.stop()
+	n.start()
+	refused()
+	partitions := "7"
+	if _, err := kadm.NewClient(n.client()).AlterBrokerConfigs(timeout(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "log.segment.bytes", Value: &partitions}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDeletedTopicIsGoneAndCanBeMadeAgain(t *testing.T) {
+	n := newTestNode(t)
+	cl := n.client()
+	adm := kadm.NewClient(cl)
+	for range 3 {
+		n.createTopic(cl, "t", 2, nil)
+		if err := n.client().ProduceSync(timeout(t), &kgo.Record{Topic: "t", Partition: 0, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		ends, err := adm.ListEndOffsets(timeout(t), "t")
+		if err != nil || ends.Error() != nil {
+			t.Fatal(err, ends.Error())
+		}
+		total := int64(0)
+		ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
+		if total != 1 {
+			t.Errorf("a new topic ends at %d after one record", total)
+		}
+		if resp, err := adm.DeleteTopic(timeout(t), "t"); err != nil || resp.Err != nil {
+			t.Fatal(err, resp.Err)
+		}
+	}
+}
+
+func TestSecondInstanceOnTheSameDirectoryIsRefused(t *testing.T) {
+	n := newTestNode(t)
+	second := &testNode{t: t, dir: n.dir, port: freePorts(t)}
+	b, err := second.open(timeout(t))
+	if err == nil {
+		_ = b.Stop(timeout(t))
+		t.Fatal("the second instance started")
+	}
+	if !strings.Contains(err.Error(), ".lock") && !strings.Contains(err.Error(), "lock") {
+		t.Errorf("error does not speak of the lock: %v", err)
+	}
+	n.createTopic(n.client(), "still-alive", 1, nil)
+}
+
+func TestPortInUseIsSaid(t *testing.T) {
+	n := newTestNode(t)
+	second := &testNode{t: t, dir: t.TempDir(), port: n.port}
+	if _, err := second.open(timeout(t)); err == nil || !strings.Contains(err.Error(), "cannot listen on PLAINTEXT://127.0.0.1") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLongPollWakesWhenARecordArrives(t *testing.T) {
+	n := newTestNode(t)
+	cl := n.client()
+	n.createTopic(cl, "t", 1, nil)
+	consumer := n.client(kgo.ConsumeTopics("t"), kgo.FetchMaxWait(10*time.Second))
+	got := make(chan time.Time, 1)
+	go func() {
+		f := consumer.PollFetches(context.Background())
+		if f.NumRecords() > 0 {
+			got <- time.Now()
+		}
+	}()
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the fetch must be parked on the broker, which nothing here can see
+	sent := time.Now()
+	if err := cl.ProduceSync(timeout(t), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case at := <-got:
+		if at.Sub(sent) > 2*time.Second {
+			t.Errorf("the record arrived after %v", at.Sub(sent))
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the parked fetch was not woken")
+	}
+}
