@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gregor/kraft/metadata"
+	"gregor/protocol"
 	"gregor/protocol/record"
 	"gregor/storage/vfs"
 )
@@ -65,4 +66,18 @@ func countSnapshots(t *testing.T, fs vfs.FS) int {
 		}
 	}
 	return n
+}
+
+// openTransaction writes the beginning of a transaction that never ends, as a controller that dies in between does.
+func openTransaction(t *testing.T, n *Node) {
+	t.Helper()
+	id := protocol.RandomUUID()
+	records := []metadata.Record{
+		metadata.NewBeginTransactionRecord(), &metadata.TopicRecord{Name: "half", TopicID: id},
+	}
+	_, last, err := n.quorum.Propose(n.Leader().Epoch, versioned(records, metadata.LatestMetadataVersion))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "commit", func() bool { return n.HighWatermark() > last })
 }

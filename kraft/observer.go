@@ -43,7 +43,7 @@ type observer struct {
 	mu    sync.Mutex
 	known map[int32]Endpoint // addresses that answers named
 
-	round  int // which of the servers to try next while no leader is known
+	round  int             // which of the servers to try next while no leader is known
 	ctx    context.Context //nolint:containedctx // ends the goroutine at close
 	cancel context.CancelFunc
 	done   chan struct{}
