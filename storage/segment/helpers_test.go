@@ -1,0 +1,5 @@
+package segment
+
+import "gregor/protocol/record"
+
+func visitNothing(record.Batch) error { return nil }
