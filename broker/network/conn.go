@@ -83,9 +83,10 @@ type connState struct {
 	// closing is set when nothing more is read; answers still go out.
 	closing bool
 	// last is set when the answer after which to close is out; no other follows.
-	last   bool
-	closed bool
-	cause  error
+	last    bool
+	closed  bool
+	failure error // of a request, which ends the connection
+	cause   error
 }
 
 // ID identifies the connection in logs, as Kafka's do:
@@ -344,6 +345,8 @@ func (c *Conn) endCause() error {
 	switch {
 	case c.state.cause != nil:
 		return c.state.cause
+	case c.state.failure != nil:
+		return c.state.failure
 	case c.server.isStopping():
 		return errStopped
 	default:
@@ -407,7 +410,7 @@ func (c *Conn) finish(err error) {
 	c.in.drop()
 	c.served(false)
 	c.awaitAnswers(c.server.options.LingerTimeout)
-	if errors.Is(err, errAuthentication) || errors.Is(err, errAnswered) {
+	if !errors.Is(err, errPeerClosed) && !errors.Is(err, errStopped) && !errors.Is(err, errIdle) && !c.isClosed() {
 		c.discardInput()
 	}
 	c.close(err)

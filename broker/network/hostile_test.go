@@ -158,10 +158,27 @@ func TestPanicInAHandlerClosesOnlyItsConnection(t *testing.T) {
 }
 
 func TestFailClosesWithoutAnAnswer(t *testing.T) {
-	h := HandlerFunc(func(_ context.Context, r *Request) { r.Fail(errors.New("body is no good")) })
+	h := HandlerFunc(func(ctx context.Context, r *Request) {
+		switch string(r.Body) {
+		case "bad":
+			r.Fail(errors.New("body is no good"))
+		case "late":
+			r.Go(func(ctx context.Context) {
+				<-time.After(5 * time.Millisecond)
+				echo(ctx, r)
+			})
+		case "never":
+			t.Error("served after the failure")
+			r.Reply(Response{None: true})
+		default:
+			echo(ctx, r)
+		}
+	})
 	s := startServer(t, Options{Handler: h}, ListenerOptions{})
 	c := s.dial(t)
-	c.send(request(1, nil))
+	c.send(request(1, []byte("good")), request(2, []byte("late")), request(3, []byte("bad")), request(4, []byte("never")))
+	c.expect(1, []byte("good"))
+	c.expect(2, []byte("late"))
 	c.expectClosed()
 	eventually(t, "a line in the log", func() bool { return strings.Contains(s.logged.String(), "body is no good") })
 	if n := s.Metrics().InvalidRequests.Load(); n != 1 {

@@ -255,10 +255,12 @@ func (in *input) yield() {
 func (c *Conn) readEnded(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.cause != nil {
+	switch {
+	case c.state.cause != nil:
 		return c.state.cause
-	}
-	if c.state.closing {
+	case c.state.failure != nil:
+		return c.state.failure
+	case c.state.closing:
 		return errAnswered
 	}
 	return err

@@ -89,13 +89,19 @@ func (r *Request) Reply(resp Response) {
 	c.writeIfReady()
 }
 
-// Fail closes the connection without an answer to this request, as Kafka does
-// for a request that it cannot read or does not serve on that listener. Answers
-// to earlier requests that are not out yet are lost with it.
+// Fail ends the connection without an answer to this request, as Kafka does for a
+// request that it cannot read or does not serve on that listener. Earlier
+// requests are still answered; later ones are not served.
 func (r *Request) Fail(err error) {
-	r.Conn.server.metrics.InvalidRequests.Add(1)
-	r.Conn.close(fmt.Errorf("%s: %w", r.Header.String(), err))
-	r.Reply(Response{None: true})
+	c := r.Conn
+	c.server.metrics.InvalidRequests.Add(1)
+	c.mu.Lock()
+	if c.state.failure == nil {
+		c.state.failure = fmt.Errorf("%s: %w", r.Header.String(), err)
+	}
+	c.mu.Unlock()
+	c.stopReading()
+	r.Reply(Response{None: true, CloseAfter: true})
 }
 
 // Release gives the frame back before the request is answered. Body must not be
