@@ -38,6 +38,7 @@ type Broker struct {
 	groups    *groupcoord.Coordinator
 	lifecycle *lifecycle
 	loaded    *logLoading
+	placement *assignments
 
 	table       *api.Table
 	controllers *controllers
@@ -158,8 +159,10 @@ func (b *Broker) build() {
 }
 
 func (b *Broker) buildBroker(deps *api.Deps) {
+	b.lifecycle = newLifecycle()
+	b.placement = newAssignments(b.controllers, b.cfg.Node.ID, b.lifecycle.Epoch, b.log)
 	b.replicas = replica.NewManager(replica.Options{
-		NodeID: b.cfg.Node.ID, Logs: b.manager, Logger: b.log,
+		NodeID: b.cfg.Node.ID, Logs: b.manager, Logger: b.log, Placed: b.placement.placed,
 		TopicConfig: func(overrides map[string]string) (storage.LogConfig, error) {
 			return topicConfig(b.dynamic.Config(), overrides)
 		},
@@ -170,7 +173,6 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		Config: groupConfig(b.cfg), Log: &topicLog{topic: consumerOffsets, replicas: b.replicas}, Logger: b.log,
 		NumPartitions: b.groupPartitions,
 	})
-	b.lifecycle = newLifecycle()
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
 	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, wakeOnImage{b.lifecycle}} {
 		b.node.Register(p)
@@ -267,6 +269,7 @@ func (b *Broker) join(ctx, background context.Context, sockets []socket) error {
 			b.fail(err)
 		}
 	})
+	b.wg.Go(func() { b.placement.run(background) })
 	for _, ready := range []<-chan struct{}{b.loaded.done, l.unfenced} {
 		select {
 		case <-ready:

@@ -309,6 +309,30 @@ func TestPortInUseIsSaid(t *testing.T) {
 	}
 }
 
+func TestReplicasOnSeveralDirectoriesAreAssignedWhereTheyAre(t *testing.T) {
+	n := newTestNode(t)
+	n.stop()
+	n.options = append(n.options, "log.dirs="+filepath.Join(n.dir, "a")+","+filepath.Join(n.dir, "b"))
+	n.start()
+	n.createTopic(n.client(), "t", 6, nil)
+	dirs := map[protocol.UUID]int{}
+	deadline := time.Now().Add(5 * time.Second)
+	for len(dirs) < 2 || dirs[protocol.DirectoryUnassigned] > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("directories of the replicas: %v", dirs)
+		}
+		clear(dirs)
+		for _, p := range n.broker.node.Image().Topics.ByName("t").Partitions() {
+			d, _ := p.Directory(1)
+			dirs[d]++
+		}
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // the assignment travels to the controller and back
+	}
+	if err := n.client().ProduceSync(timeout(t), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestLongPollWakesWhenARecordArrives(t *testing.T) {
 	n := newTestNode(t)
 	cl := n.client()

@@ -20,6 +20,8 @@ type Logs interface {
 	CreateLog(topic string, partition int32, topicID [16]byte, c storage.LogConfig, directory [16]byte) (*storage.Log, error)
 	// DeleteLog renames the log's directory away and deletes it later.
 	DeleteLog(topic string, partition int32) error
+	// DirOf tells which directory a log is in.
+	DirOf(l *storage.Log) storage.DirInfo
 }
 
 // Options configure a Manager.
@@ -29,7 +31,10 @@ type Options struct {
 	Logs   Logs
 	// TopicConfig resolves the config of a topic: its overrides on the broker's defaults.
 	TopicConfig func(overrides map[string]string) (storage.LogConfig, error)
-	Logger      *slog.Logger
+	// Placed is told when a replica is in another log directory than the cluster knows; nil on a broker whose
+	// directories the cluster assigns by itself.
+	Placed func(topic protocol.UUID, p image.TopicPartition, directory protocol.UUID)
+	Logger *slog.Logger
 }
 
 // Manager holds the replicas of this broker. Lookups take no lock; changes come from one goroutine, that of the
@@ -145,6 +150,10 @@ func (m *Manager) open(img *image.Image, r image.LocalReplica) (*storage.Log, er
 		return nil, fmt.Errorf("%w: %s-%d has id %s on disk, the cluster says %s", ErrTopicID, r.Topic, r.Partition, id, r.TopicID)
 	}
 	log.UpdateConfig(c)
+	assigned, _ := r.State.Directory(m.o.NodeID)
+	if actual := protocol.UUID(m.o.Logs.DirOf(log).ID); m.o.Placed != nil && actual != assigned && !actual.IsZero() {
+		m.o.Placed(r.TopicID, r.TopicPartition, actual)
+	}
 	return log, nil
 }
 

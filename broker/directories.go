@@ -1,0 +1,129 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/kraft/image"
+	"gregor/protocol"
+)
+
+// assignments tells the controller in which log directory this broker has put its replicas, where the cluster does
+// not know it yet (KIP-858): with several directories a new partition is created with its directory unassigned.
+type assignments struct {
+	controllers *controllers
+	nodeID      int32
+	epoch       func() int64
+	log         *slog.Logger
+
+	mu      sync.Mutex
+	pending map[replicaID]protocol.UUID
+	kick    chan struct{}
+}
+
+// replicaID names a partition by its topic's id: the name could come to mean another topic.
+type replicaID struct {
+	topic     protocol.UUID
+	partition int32
+}
+
+func newAssignments(c *controllers, nodeID int32, epoch func() int64, log *slog.Logger) *assignments {
+	return &assignments{controllers: c, nodeID: nodeID, epoch: epoch, log: log, pending: map[replicaID]protocol.UUID{}, kick: make(chan struct{}, 1)}
+}
+
+// placed notes where a replica is.
+func (a *assignments) placed(topic protocol.UUID, tp image.TopicPartition, dir protocol.UUID) {
+	a.mu.Lock()
+	a.pending[replicaID{topic: topic, partition: tp.Partition}] = dir
+	a.mu.Unlock()
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run tells the controller until ctx ends. What arrives while a request is under way goes with the next.
+func (a *assignments) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.kick:
+		}
+		for a.send(ctx) {
+		}
+	}
+}
+
+// maxAssignments bounds the replicas of one request, as Kafka does.
+const maxAssignments = 2250
+
+// take removes a request's worth of assignments.
+func (a *assignments) take() map[replicaID]protocol.UUID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[replicaID]protocol.UUID{}
+	for id, dir := range a.pending {
+		if len(out) == maxAssignments {
+			break
+		}
+		out[id] = dir
+		delete(a.pending, id)
+	}
+	return out
+}
+
+// send tells the controller some of what is pending and returns whether there was something. A refusal is logged: the
+// controller refuses what is out of date, and the image that comes next says what holds.
+func (a *assignments) send(ctx context.Context) bool {
+	batch := a.take()
+	if len(batch) == 0 {
+		return false
+	}
+	req := kmsg.NewPtrAssignReplicasToDirsRequest()
+	req.BrokerID, req.BrokerEpoch = a.nodeID, a.epoch()
+	req.Directories = groupByDirectory(batch)
+	resp, err := a.controllers.do(ctx, req, func(r kmsg.Response) bool {
+		x, ok := r.(*kmsg.AssignReplicasToDirsResponse)
+		return ok && x.ErrorCode == kerr.NotController.Code
+	})
+	if err != nil {
+		return false // ctx ended
+	}
+	x, _ := resp.(*kmsg.AssignReplicasToDirsResponse)
+	if err := kerr.ErrorForCode(x.ErrorCode); err != nil {
+		a.log.Warn("controller refuses the directories of replicas", "replicas", len(batch), "error", err)
+	}
+	return true
+}
+
+func groupByDirectory(batch map[replicaID]protocol.UUID) []kmsg.AssignReplicasToDirsRequestDirectory {
+	type group struct{ dir, topic protocol.UUID }
+	partitions := map[group][]kmsg.AssignReplicasToDirsRequestDirectoryTopicPartition{}
+	for id, dir := range batch {
+		p := kmsg.NewAssignReplicasToDirsRequestDirectoryTopicPartition()
+		p.Partition = id.partition
+		g := group{dir: dir, topic: id.topic}
+		partitions[g] = append(partitions[g], p)
+	}
+	at := map[protocol.UUID]int{}
+	var out []kmsg.AssignReplicasToDirsRequestDirectory
+	for g, ps := range partitions {
+		i, ok := at[g.dir]
+		if !ok {
+			i = len(out)
+			at[g.dir] = i
+			d := kmsg.NewAssignReplicasToDirsRequestDirectory()
+			d.ID = g.dir
+			out = append(out, d)
+		}
+		t := kmsg.NewAssignReplicasToDirsRequestDirectoryTopic()
+		t.TopicID, t.Partitions = g.topic, ps
+		out[i].Topics = append(out[i].Topics, t)
+	}
+	return out
+}
