@@ -198,7 +198,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		s, pipes := pipeServer(t, Options{Handler: echo, IdleTimeout: 10 * time.Minute})
 		c := pipes.dial(t)
 		start := time.Now()
-		time.Sleep(7 * time.Minute)
+		<-time.After(7 * time.Minute)
 		c.send(request(1, nil))
 		c.expect(1, nil)
 		c.expectClosed()
@@ -216,7 +216,7 @@ func TestAConnectionThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := HandlerFunc(func(_ context.Context, r *Request) {
 			r.Go(func(ctx context.Context) {
-				time.Sleep(25 * time.Minute)
+				<-time.After(25 * time.Minute)
 				echo(ctx, r)
 			})
 		})
@@ -244,7 +244,7 @@ func TestAFrameThatDoesNotComeInClosesTheConnection(t *testing.T) {
 				if _, err := c.Write([]byte{b}); err != nil {
 					return
 				}
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 			}
 		}()
 		c.expectClosed()
@@ -274,14 +274,14 @@ func TestALargeFrameMayTakeLong(t *testing.T) {
 					return
 				}
 				frame = frame[n:]
-				time.Sleep(50 * time.Second)
+				<-time.After(50 * time.Second)
 			}
 		}()
 		c.expect(1, body)
 		<-sent
 		c.send(request(2, nil)) // and the idle time counts from here again
 		c.expect(2, nil)
-		time.Sleep(9 * time.Minute)
+		<-time.After(9 * time.Minute)
 		c.send(request(3, nil))
 		c.expect(3, nil)
 	})
@@ -301,7 +301,7 @@ func TestAPeerThatTakesNoAnswersIsClosed(t *testing.T) {
 		if took := <-replied; took != 0 {
 			t.Errorf("Reply waited %v for the peer", took)
 		}
-		time.Sleep(11 * time.Minute)
+		<-time.After(11 * time.Minute)
 		synctest.Wait()
 		if n := s.Metrics().ClosedSlow.Load(); n != 1 || s.Metrics().Connections.Load() != 0 {
 			t.Errorf("%d closed as slow, %d open", n, s.Metrics().Connections.Load())

@@ -362,13 +362,14 @@ func (o *output) stopWriting(err error) bool {
 	return true
 }
 
-// send writes bytes to a socket; more says that others follow at once.
-func send(fd int, b []byte, more bool) (int, error) {
-	flags := unix.MSG_NOSIGNAL
+// send writes bytes to a socket; more says that others follow at once, so that
+// the kernel may fill its packets.
+func send(fd int, b []byte, more bool) (n int, err error) {
 	if more {
-		flags |= unix.MSG_MORE
+		n, err = unix.SendmsgN(fd, b, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+	} else {
+		n, err = unix.Write(fd, b)
 	}
-	n, err := unix.SendmsgN(fd, b, nil, nil, flags)
 	return max(n, 0), err
 }
 
