@@ -58,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, r *network.Request) {
 		s.answer(ctx, c, handle)
 		return
 	}
-	s.queues.push(r.Conn, func() { s.answer(ctx, c, handle) }, r.Fail)
+	s.queues.push(r, func() { s.answer(ctx, c, handle) })
 }
 
 // decode reads the body. An ApiVersions request of an unknown version has none that can be read.
@@ -104,18 +104,19 @@ func (q *queues) idle(c *network.Conn) bool {
 	return q.conns[c] == nil
 }
 
-// push runs the task when those before it are done.
-func (q *queues) push(c *network.Conn, run func(), fail func(error)) {
+// push runs the request's task when those before it are done. The goroutine that does is one of the connection's, so
+// that a stopping server waits for it.
+func (q *queues) push(r *network.Request, run func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := task{run: run, fail: fail}
-	if x := q.conns[c]; x != nil {
+	t := task{run: run, fail: r.Fail}
+	if x := q.conns[r.Conn]; x != nil {
 		x.tasks = append(x.tasks, t)
 		return
 	}
 	x := &queue{tasks: []task{t}}
-	q.conns[c] = x
-	go q.drain(c, x)
+	q.conns[r.Conn] = x
+	r.Go(func(context.Context) { q.drain(r.Conn, x) })
 }
 
 // drain runs the tasks of a queue until there are none.
