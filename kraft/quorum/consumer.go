@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"gregor/protocol/record"
 	"gregor/storage"
@@ -63,7 +64,9 @@ func (c *consumer) step() (bool, error) {
 	if loaded, err := c.loadSnapshot(); loaded || err != nil {
 		return true, err
 	}
-	return true, c.deliver()
+	before := c.next
+	err := c.deliver()
+	return c.next > before || c.next < c.log.State().LogStartOffset, err
 }
 
 // tellLeader tells a new leader or epoch. Own leadership waits until all before the epoch, and its first batch, were
@@ -89,6 +92,9 @@ func (c *consumer) loadSnapshot() (bool, error) {
 		return false, nil
 	}
 	r, err := c.snapshots.openSnapshot(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // a newer one has come, and this one was deleted
+	}
 	if err != nil {
 		return false, err
 	}

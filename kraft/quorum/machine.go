@@ -18,6 +18,8 @@ const (
 	maxMessageBytes = 1 << 20
 	// maxInflightMessages is how many of them are on the way to one follower.
 	maxInflightMessages = 64
+	// maxInflightBytes is how much of the log is on the way to one follower.
+	maxInflightBytes = 16 << 20
 )
 
 // machine is the deterministic part of a node: raft over the log. One goroutine calls it. After an error it must not
@@ -113,7 +115,7 @@ func (m *machine) startRaft() error {
 		rn, err := raft.NewRawNode(&raft.Config{
 			ID: raftID(m.o.NodeID), ElectionTick: m.o.Timing.electionTicks(), HeartbeatTick: m.o.Timing.heartbeatTicks(),
 			Storage: m.storage, Applied: m.applied, MaxSizePerMsg: maxMessageBytes, MaxCommittedSizePerReady: scanBytes,
-			MaxInflightMsgs: maxInflightMessages, CheckQuorum: true, PreVote: true, DisableProposalForwarding: true,
+			MaxInflightMsgs: maxInflightMessages, MaxInflightBytes: maxInflightBytes, CheckQuorum: true, PreVote: true, DisableProposalForwarding: true,
 			// Voter changes are checked by proposeVoters, against the newest voter set instead of the applied one.
 			DisableConfChangeValidation: true, StepDownOnRemoval: true, Logger: raftLogger{m.o.Logger},
 		})
@@ -410,8 +412,8 @@ func (m *machine) observe() error {
 func (m *machine) publish() {
 	s := *m.board.load()
 	hs := m.states.hardState()
-	s.following = m.rn == nil
-	s.epochStart = -1
+	s.following, s.epochStart = m.rn == nil, -1
+	s.role, s.vote = m.roleName(), nodeID(hs.vote)
 	if m.rn != nil {
 		s.leader = LeaderAndEpoch{LeaderID: nodeID(m.seen.lead), Epoch: epochOf(m.seen.term)}
 		if m.seen.role == raft.StateLeader && m.lead.started && m.lead.term == m.seen.term {

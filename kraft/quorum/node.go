@@ -17,7 +17,7 @@ import (
 const maintenanceInterval = 10 * time.Second
 
 // inboxMessages is how many received messages may wait; raft copes with the loss of more.
-const inboxMessages = 1024
+const inboxMessages = 256
 
 // Node is a replica of the metadata log. Its methods may be called from any goroutine.
 type Node struct {
@@ -26,12 +26,14 @@ type Node struct {
 	board   *board
 	acc     *accumulator
 
-	inbox    chan []byte
-	calls    chan call
-	proposed chan struct{}
-	stop     chan struct{}
-	done     chan struct{}
-	stopOnce sync.Once
+	inbox       chan []byte
+	unreachable chan int32
+	calls       chan call
+	proposed    chan struct{}
+	stop        chan struct{}
+	done        chan struct{}
+	stopOnce    sync.Once
+	closeOnce   sync.Once
 
 	mu        sync.Mutex
 	err       error
@@ -52,7 +54,8 @@ func Open(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		o: o, board: newBoard(), inbox: make(chan []byte, inboxMessages), calls: make(chan call),
+		o: o, board: newBoard(), inbox: make(chan []byte, inboxMessages),
+		unreachable: make(chan int32, inboxMessages), calls: make(chan call),
 		proposed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.acc = newAccumulator(o.Log.MaxUncommittedBytes, func() {
@@ -122,7 +125,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		<-n.done
 		n.consumers.Wait()
 	}
-	return n.machine.close()
+	var err error
+	n.closeOnce.Do(func() { err = n.machine.close() })
+	return err
 }
 
 // Done is closed when the node failed or was stopped.
@@ -173,6 +178,8 @@ func (n *Node) loop() {
 			result, fatal := c.run(n.machine)
 			c.done <- result
 			err = fatal
+		case id := <-n.unreachable:
+			err = n.machine.unreachable(id)
 		case <-n.proposed:
 		case <-ticker.C:
 			err = n.machine.tick()
@@ -227,9 +234,13 @@ func (n *Node) Receive(msg []byte) error {
 	return nil
 }
 
-// ReportUnreachable says that a message to a node could not be delivered.
+// ReportUnreachable says that a message to a node could not be delivered. It does not wait; a Transport may call it
+// from Send.
 func (n *Node) ReportUnreachable(id int32) {
-	_ = n.do(context.Background(), func(m *machine) (error, error) { return nil, m.unreachable(id) })
+	select {
+	case n.unreachable <- id:
+	default: // raft finds out by itself
+	}
 }
 
 // Propose appends records as the leader of an epoch, one batch each, with contiguous offsets that are known at once.

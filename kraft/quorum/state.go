@@ -14,6 +14,9 @@ type state struct {
 	epochStart int64
 	// config is the voter set in force.
 	config config
+	// role is Kafka's name of what the node is, vote whom it voted for in the epoch.
+	role string
+	vote int32
 	// following says that the node is an observer, so that somebody has to fetch for it.
 	following bool
 }
@@ -31,7 +34,7 @@ type board struct {
 
 func newBoard() *board {
 	b := &board{}
-	b.current.Store(&state{leader: LeaderAndEpoch{LeaderID: NoLeader}, epochStart: -1})
+	b.current.Store(&state{leader: LeaderAndEpoch{LeaderID: NoLeader}, epochStart: -1, vote: NoLeader})
 	return b
 }
 

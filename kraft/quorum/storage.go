@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -140,8 +141,16 @@ func (s *raftStorage) read(offset int64, maxBytes int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata log at offset %d: %w", offset, err)
 	}
+	// A bad byte must not travel, nor be taken for a record: the node fails, and the others go on without it.
+	for batch, err := range record.Batches(b) {
+		if err != nil || !batch.CRCValid() {
+			return nil, fmt.Errorf("%w: metadata log at or after offset %d: %w", ErrCorrupt, offset, cmp.Or(err, errBadCRC))
+		}
+	}
 	return b, nil
 }
+
+var errBadCRC = errors.New("batch fails its CRC")
 
 // Snapshot implements raft.Storage: the newest checkpoint.
 func (s *raftStorage) Snapshot() (*raftpb.Snapshot, error) {
