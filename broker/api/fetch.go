@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -175,14 +176,16 @@ func (h *fetch) partition(w *fetchWork, x *fetchRead) (*replica.Partition, error
 func (h *fetch) read(w *fetchWork) bool {
 	budget := int(min(w.req.MaxBytes, h.maxBytes))
 	minBytes := int(min(w.req.MinBytes, int32(budget)))
-	atLeastOne, failed, total := true, false, 0
+	atLeastOne, failed, total, known := true, false, 0, 0
 	for i := range w.reads {
 		x := &w.reads[i]
 		x.release()
 		if x.part == nil {
-			failed = true
+			// What the cluster does not have is no reason to answer early, as long as anything else was asked for.
+			failed = failed || !errors.Is(x.err, kerr.UnknownTopicID) && !errors.Is(x.err, kerr.UnknownTopicOrPartition)
 			continue
 		}
+		known++
 		x.res, x.err = x.part.Read(replica.ReadRequest{
 			Offset: x.want.FetchOffset, LeaderEpoch: x.want.CurrentLeaderEpoch, LastFetchedEpoch: x.want.LastFetchedEpoch,
 			MaxBytes: min(int(x.want.MaxBytes), budget), Bound: w.bound, AtLeastOne: atLeastOne,
@@ -204,7 +207,7 @@ func (h *fetch) read(w *fetchWork) bool {
 		total += x.bytes
 		budget = max(0, budget-x.bytes)
 	}
-	return failed || total >= minBytes
+	return failed || total >= minBytes || known == 0
 }
 
 // release gives up the bytes that were read.
@@ -231,9 +234,10 @@ func (h *fetch) park(ctx context.Context, w *fetchWork, wait time.Duration) {
 	}()
 	for {
 		for i := range w.reads {
-			x := &w.reads[i]
-			x.part.Unwatch(waiter)
-			x.part.Watch(waiter, w.bound, x.want.FetchOffset)
+			if x := &w.reads[i]; x.part != nil {
+				x.part.Unwatch(waiter)
+				x.part.Watch(waiter, w.bound, x.want.FetchOffset)
+			}
 		}
 		if h.read(w) {
 			return
