@@ -232,8 +232,15 @@ func (b *Broker) announce(sockets []socket) {
 	for _, s := range sockets {
 		names = append(names, s.listener.Name+"://"+s.net.Addr().String())
 	}
-	b.log.Info("Gregor "+b.o.Version+" starts", "node", b.cfg.Node.ID, "roles", strings.Join(b.cfg.Node.Roles, ","),
-		"listeners", strings.Join(names, ","), "cluster", b.manager.ClusterID(), "logDirs", strings.Join(b.cfg.Storage.Dirs, ","))
+	say := func() {
+		b.log.Info("Gregor "+b.o.Version+" starts", "node", b.cfg.Node.ID, "roles", strings.Join(b.cfg.Node.Roles, ","),
+			"listeners", strings.Join(names, ","), "cluster", b.manager.ClusterID(), "logDirs", strings.Join(b.cfg.Storage.Dirs, ","))
+	}
+	if b.o.Introduce != nil {
+		b.o.Introduce(say)
+	} else {
+		say()
+	}
 }
 
 // watchQuorum ends the node when the quorum's log fails: a controller without it is none.

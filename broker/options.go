@@ -29,6 +29,8 @@ type Options struct {
 	Version string
 	// Format prepares directories that are not formatted; nil refuses to start with them.
 	Format *kraft.Formatter
+	// Introduce, if set, is called once with what writes the node's first line, before anything lengthy.
+	Introduce func(firstLine func())
 	// FormatOutput gets what the formatting says.
 	FormatOutput io.Writer
 }

@@ -68,12 +68,12 @@ func loadConfig(file string, overrides []string, strict bool) (*config.Config, [
 	return config.Load(o)
 }
 
-func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+func newLogHandler(w io.Writer, level string) (slog.Handler, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: l}), nil
 }
 
 // shutdownTimeout bounds a controlled stop; what is not done by then is cut off.
@@ -81,10 +81,13 @@ const shutdownTimeout = 30 * time.Second
 
 func start(parent context.Context, file string, f startFlags) error {
 	tuneRuntime()
-	log, err := newLogger(os.Stderr, f.logLevel)
+	handler, err := newLogHandler(os.Stderr, f.logLevel)
 	if err != nil {
 		return err
 	}
+	held := newHeldLog(handler)
+	defer held.release(nil) // a start that fails early says what it had to say
+	log := slog.New(held)
 	began := time.Now()
 	cfg, warnings, err := loadConfig(file, f.overrides, f.strict)
 	for _, w := range warnings {
@@ -101,6 +104,7 @@ func start(parent context.Context, file string, f startFlags) error {
 	defer stop()
 	b, err := broker.Start(ctx, broker.Options{
 		Config: cfg, FS: vfs.Real(), Logger: log, Version: version(), Format: formatter, FormatOutput: lineLogger{log},
+		Introduce: held.release,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
