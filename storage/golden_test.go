@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -274,5 +275,80 @@ func compareHash(t *testing.T, fsys vfs.FS, dir, file string, want []string) {
 	sum := sha256.Sum256(got)
 	if hex.EncodeToString(sum[:]) != want[1] {
 		t.Errorf("%s: %d bytes %.60x, Kafka has other %s bytes", file, len(got), got, want[0])
+	}
+}
+
+// consume reads as a consumer of an isolation level does: by the list of aborted transactions of each fetch.
+func consume(t *testing.T, l *Log, upTo Bound, maxBytes int) string {
+	t.Helper()
+	var offsets []string
+	for at := l.State().LogStartOffset; ; {
+		f, err := l.Read(at, maxBytes, upTo, true)
+		must(t, err)
+		if f.Range == nil {
+			return strings.Join(offsets, " ")
+		}
+		buf := make([]byte, f.Range.Len())
+		_, err = f.Range.ReadAt(buf, 0)
+		must(t, err)
+		f.Range.Release()
+		pending, aborted := slices.Clone(f.AbortedTxns), map[int64]bool{}
+		for b, err := range record.Batches(buf) {
+			if err != nil {
+				break // cut at the end
+			}
+			at = b.NextOffset()
+			pending = slices.DeleteFunc(pending, func(a AbortedTxn) bool {
+				if a.FirstOffset <= b.LastOffset() {
+					aborted[a.ProducerID] = true
+					return true
+				}
+				return false
+			})
+			if b.IsControl() {
+				if control, _, _, err := record.ParseEndTxnBatch(b, record.Limits{}); err == nil && control == record.ControlAbort {
+					delete(aborted, b.ProducerID())
+				}
+				continue
+			}
+			if upTo == UpToLastStable && b.IsTransactional() && aborted[b.ProducerID()] {
+				continue
+			}
+			for r, err := range b.Records(record.Limits{}) {
+				must(t, err)
+				offsets = append(offsets, fmt.Sprint(r.Offset))
+			}
+		}
+	}
+}
+
+func TestConsumersOfBothIsolationLevelsSeeWhatKafkasDo(t *testing.T) {
+	a := readArchive(t, "transactions")
+	committed, uncommitted := a.table(t, "committed.tsv"), a.table(t, "uncommitted.tsv")
+	for dir, files := range a.dirs() {
+		t.Run(dir, func(t *testing.T) {
+			for _, clean := range []bool{true, false} {
+				fsys := vfs.NewMem()
+				install(t, fsys, testDir, files)
+				o := testOptions(fsys)
+				o.HadCleanShutdown = clean // else the transaction indexes are rebuilt
+				l := openLog(t, o)
+				_, err := l.UpdateHighWatermark(1 << 60)
+				must(t, err)
+				for _, maxBytes := range []int{1, 200, 1 << 20} {
+					if got := consume(t, l, UpToLastStable, maxBytes); got != committed[dir][0][0] {
+						t.Errorf("read_committed, %d bytes a fetch:\n%s\nKafka's:\n%s", maxBytes, got, committed[dir][0][0])
+					}
+					if got := consume(t, l, UpToHighWatermark, maxBytes); got != uncommitted[dir][0][0] {
+						t.Errorf("read_uncommitted, %d bytes a fetch:\n%s\nKafka's:\n%s", maxBytes, got, uncommitted[dir][0][0])
+					}
+				}
+				for file, want := range files {
+					if strings.HasSuffix(file, segment.TxnIndexSuffix) {
+						mustEqualBytes(t, file, readFile(t, fsys, file), want)
+					}
+				}
+			}
+		})
 	}
 }

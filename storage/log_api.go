@@ -36,7 +36,8 @@ const (
 // event, with no lock of the log held unless it says so.
 type Events struct {
 	// Failed is told once when a file operation failed; the log answers ErrStorage from then on and the owner
-	// takes the log directory offline.
+	// takes the log directory offline. It may be on the log's own background work, so it must not wait for the log:
+	// closing it is for another goroutine.
 	Failed func(l *Log, err error)
 	// RecoveryPointLowered is asked, with the writer's lock held, to make a lower recovery point durable before a
 	// truncation changes the files, because offsets above it will be written anew. An error stops the truncation.

@@ -166,6 +166,15 @@ func (c *epochCache) clear() bool {
 	return true
 }
 
+// pending tells whether the file is behind.
+func (c *epochCache) pending() bool {
+	c.fileMu.Lock()
+	defer c.fileMu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.changes != c.written
+}
+
 // flush makes the newest entries durable.
 func (c *epochCache) flush() error {
 	c.fileMu.Lock()

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"errors"
-	"io/fs"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -144,11 +142,12 @@ func (l *Log) syncAll() error {
 	if err == nil {
 		f.advance(s.LogEndOffset, s.generation)
 	}
-	gone := errors.Is(err, fs.ErrClosed) || errors.Is(err, fs.ErrNotExist)
-	if err != nil && !(gone && !s.sameFiles(l.state.Load())) {
-		err = l.fail("sync", err)
-	} else {
-		err = nil // a segment was deleted meanwhile: the next round does without it
+	if err != nil {
+		if l.isGone(err, s.segments...) {
+			err = nil // a segment was deleted meanwhile: the next round does without it
+		} else {
+			err = l.fail("sync", err)
+		}
 	}
 	f.mu.Lock()
 	close(f.syncing)

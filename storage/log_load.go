@@ -429,7 +429,10 @@ func (ld *loader) finish(end int64) error {
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.opts.LogStartOffset)
 	if l.opts.HadCleanShutdown {
-		l.bg.run(l.flushEpochs) // the same is found at the next start
+		// The next start would find the same.
+		if l.epochs.pending() {
+			l.bg.run(l.flushEpochs)
+		}
 	} else if err := l.epochs.flush(); err != nil {
 		return err
 	}
@@ -467,7 +470,7 @@ func (ld *loader) syncLater() {
 	l.unlock()
 	l.bg.run(func() {
 		for _, s := range sealed {
-			if err := s.SyncAll(); err != nil {
+			if err := s.SyncAll(); err != nil && !l.isGone(err, s) {
 				_ = l.fail("sync of a recovered segment", err)
 				l.report()
 				return

@@ -68,12 +68,14 @@ func (l *Log) open() error {
 		l.flush.parent = true
 	}
 	l.publish()
-	l.bg.run(func() {
-		if err := l.topicID.flush(); err != nil {
-			_ = l.fail("write of partition.metadata", err)
-			l.report()
-		}
-	})
+	if l.topicID.pending() {
+		l.bg.run(func() {
+			if err := l.topicID.flush(); err != nil {
+				_ = l.fail("write of partition.metadata", err)
+				l.report()
+			}
+		})
+	}
 	ld.syncLater()
 	return nil
 }
@@ -126,6 +128,8 @@ func (f *topicIDFile) get() [16]byte {
 	defer f.mu.Unlock()
 	return f.id
 }
+
+func (f *topicIDFile) pending() bool { return !f.written.Load() && f.get() != [16]byte{} }
 
 func (f *topicIDFile) flush() error {
 	if f.written.Load() {

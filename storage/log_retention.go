@@ -180,7 +180,7 @@ func (l *Log) swapIn(cleaned, old []*segment.Segment) error {
 		return err
 	}
 	for _, s := range old {
-		if err := s.ChangeSuffix(segment.DeletedSuffix); err != nil {
+		if err := s.Retire(); err != nil {
 			return err
 		}
 		l.discard(trashItem{segment: s})

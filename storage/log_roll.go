@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"maps"
 	"math"
@@ -114,15 +116,26 @@ func (l *Log) rollAt(base int64) error {
 	return nil
 }
 
+// isGone tells whether background work failed because retention has deleted its segments meanwhile.
+func (l *Log) isGone(err error, segments ...*segment.Segment) bool {
+	if !errors.Is(err, fs.ErrClosed) && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(segments, func(s *segment.Segment) bool { return !slices.Contains(l.w.segments, s) })
+}
+
 // finishRoll makes a sealed segment durable. It runs in the background; truncations wait for it.
 func (l *Log) finishRoll(old, next *segment.Segment, snapshot *producer.Snapshot, generation int64) error {
 	if l.failure.Load() != nil {
 		return nil
 	}
-	if err := next.WriteIndexes(); err != nil {
+	// Retention may have deleted either of them meanwhile, with all before it.
+	if err := next.WriteIndexes(); err != nil && !l.isGone(err, next) {
 		return err
 	}
-	if err := l.sealDurably(old); err != nil {
+	if err := l.sealDurably(old); err != nil && !l.isGone(err, old) {
 		return err
 	}
 	if snapshot != nil {
@@ -171,11 +184,7 @@ type trashItem struct {
 
 func (t *trash) stop() {
 	for _, item := range t.items {
-		item.timer.Stop()
-		if item.segment != nil {
-			// The files are removed by the next start.
-			_ = item.segment.Close()
-		}
+		item.timer.Stop() // the next start removes the files
 	}
 	t.items = nil
 }
@@ -229,7 +238,7 @@ func (l *Log) removeTrash(id int) {
 // writer's lock held.
 func (l *Log) deleteSegments(gone iter.Seq2[int, *segment.Segment]) error {
 	for _, s := range gone {
-		if err := s.ChangeSuffix(segment.DeletedSuffix); err != nil {
+		if err := s.Retire(); err != nil {
 			return l.fail("deletion of a segment", err)
 		}
 		l.discard(trashItem{segment: s})

@@ -99,8 +99,12 @@ func (r *Range) SendTo(dstFd uintptr, off int64, n int) (int, error) {
 	return sendfile(dstFd, srcFd, r.position+off, n)
 }
 
-// AdviseSequential tells the kernel to read ahead; for readers far behind the end.
-func (r *Range) AdviseSequential() { r.f.Advise(0, 0, vfs.AdviseSequential) }
+// AdviseSequential tells the kernel to read ahead, once per descriptor; for readers far behind the end.
+func (r *Range) AdviseSequential() {
+	if fd, ok := r.f.Fd(); ok && r.s.advised.Swap(fd+1) != fd+1 {
+		r.f.Advise(0, 0, vfs.AdviseSequential)
+	}
+}
 
 // Release gives the range up. A second call does nothing.
 func (r *Range) Release() {

@@ -32,12 +32,12 @@ type Segment struct {
 	base int64
 	opts atomic.Pointer[Options]
 
-	dir, suffix string // guarded by gate
-	log         *vfs.Handle
-	size        atomic.Int64 // bytes of batches in .log, which may be longer (preallocate)
-	offsets     *index
-	times       *index
-	txns        *txnIndex
+	place   place // guarded by gate
+	log     *vfs.Handle
+	size    atomic.Int64 // bytes of batches in .log, which may be longer (preallocate)
+	offsets *index
+	times   *index
+	txns    *txnIndex
 
 	// gate keeps a truncation (and a rename) apart from the single reads of Ranges. It is never held for longer
 	// than one system call that does not wait.
@@ -48,8 +48,9 @@ type Segment struct {
 	max   atomic.Pointer[TimestampOffset] // largest timestamp so far, nil while not known
 	first atomic.Int64                    // timestamp of the first batch, unknownTimestamp while not known
 
-	repair  sync.Mutex  // one rebuild of the indexes at a time
-	written atomic.Bool // appended to since opened; its indexes are the writer's
+	advised atomic.Uintptr // descriptor that has been told to read ahead, plus 1
+	repair  sync.Mutex     // one rebuild of the indexes at a time
+	written atomic.Bool    // appended to since opened; its indexes are the writer's
 
 	reserve        sync.Mutex
 	allocatedBytes int64 // blocks are reserved up to here; guarded by reserve
@@ -58,6 +59,9 @@ type Segment struct {
 	createdMillis  int64
 	bytesSinceLast int // since the last offset index entry
 }
+
+// place is where the files are and what follows their endings.
+type place struct{ dir, suffix string }
 
 // TimestampOffset is a timestamp and the last offset of the batch that has it.
 type TimestampOffset struct {
@@ -76,7 +80,7 @@ const unknownTimestamp = math.MinInt64
 // Open returns the segment of existing files without touching them. sizeBytes is the length of the .log,
 // suffix what follows the file endings (SwapSuffix, CleanedSuffix, "").
 func Open(dir string, base, sizeBytes, createdMillis int64, suffix string, o Options) *Segment {
-	s := &Segment{base: base, dir: dir, suffix: suffix, createdMillis: createdMillis}
+	s := &Segment{base: base, place: place{dir, suffix}, createdMillis: createdMillis}
 	s.log = o.Files.Handle(s.path(LogSuffix))
 	s.init(o)
 	s.size.Store(sizeBytes)
@@ -85,7 +89,7 @@ func Open(dir string, base, sizeBytes, createdMillis int64, suffix string, o Opt
 
 // Create makes an empty segment: the .log at once, the rest when needed. An existing file is emptied.
 func Create(dir string, base, createdMillis int64, suffix string, o Options) (*Segment, error) {
-	s := &Segment{base: base, dir: dir, suffix: suffix, createdMillis: createdMillis}
+	s := &Segment{base: base, place: place{dir, suffix}, createdMillis: createdMillis}
 	f, err := o.Files.FS().Create(s.path(LogSuffix))
 	if err != nil {
 		return nil, err
@@ -126,7 +130,7 @@ func (s *Segment) validOffsets(raw []byte) (int, error) {
 }
 
 func (s *Segment) path(suffix string) string {
-	return filepath.Join(s.dir, FileName(s.base, suffix+s.suffix))
+	return filepath.Join(s.place.dir, FileName(s.base, suffix+s.place.suffix))
 }
 
 // Base is the offset in the file names, at or below the offset of the first batch.

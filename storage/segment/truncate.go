@@ -98,16 +98,30 @@ func (s *Segment) reloadMaxTimestamp() error {
 }
 
 // ChangeSuffix renames the files, e.g. from "" to DeletedSuffix. Files that do not exist are passed over.
-func (s *Segment) ChangeSuffix(suffix string) error { return s.move(s.dir, suffix, true) }
+func (s *Segment) ChangeSuffix(suffix string) error {
+	return s.move(func(p *place) { p.suffix = suffix }, true)
+}
+
+// Retire renames the files of a segment that is no longer part of the log to *.deleted and closes them: Ranges
+// given out stay readable, new reads fail. That they cannot open the files again matters because a later segment
+// with the same base may be retired under the same names.
+func (s *Segment) Retire() error {
+	if err := s.ChangeSuffix(DeletedSuffix); err != nil {
+		return err
+	}
+	return s.Close()
+}
 
 // DirRenamed tells the segment that its directory has another name now.
-func (s *Segment) DirRenamed(dir string) error { return s.move(dir, s.suffix, false) }
+func (s *Segment) DirRenamed(dir string) error {
+	return s.move(func(p *place) { p.dir = dir }, false)
+}
 
-func (s *Segment) move(dir, suffix string, rename bool) error {
+func (s *Segment) move(change func(p *place), rename bool) error {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	oldLog := s.path(LogSuffix)
-	s.dir, s.suffix = dir, suffix
+	change(&s.place)
 	if rename {
 		if err := s.fs().Rename(oldLog, s.path(LogSuffix)); err != nil {
 			return err
