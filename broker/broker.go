@@ -42,6 +42,7 @@ type Broker struct {
 
 	table       *api.Table
 	controllers *controllers
+	sockets     []socket // what start opened
 
 	cancel context.CancelFunc // ends the background work
 	wg     sync.WaitGroup
@@ -66,14 +67,15 @@ func (b *Broker) start(ctx, background context.Context) error {
 	if err := b.openStorage(); err != nil {
 		return err
 	}
-	if err := b.openQuorum(); err != nil {
-		return err
-	}
-	b.build()
 	sockets, err := b.listen()
 	if err != nil {
 		return err
 	}
+	b.sockets = sockets
+	if err := b.openQuorum(); err != nil {
+		return err
+	}
+	b.build()
 	b.announce(sockets)
 	if err := b.serve(sockets, true); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (b *Broker) openQuorum() error {
 		ClientID: fmt.Sprint(b.cfg.Node.ID), DialTimeout: millis(b.cfg.Sockets.ConnectionSetupMillis),
 		RequestTimeout: millis(int64(b.cfg.Node.ControllerSocketMillis)),
 	})
-	o, err := kraftOptions(&b.o, b.manager, peerClient{b.pool})
+	o, err := kraftOptions(&b.o, b.manager, peerClient{b.pool}, b.sockets)
 	if err != nil {
 		return err
 	}
@@ -348,6 +350,9 @@ func (b *Broker) abandon() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = b.network.Stop(now) // the start failed; connections are cut
+	}
+	for _, s := range b.sockets {
+		_ = s.net.Close() // the network has closed those that it served
 	}
 	if b.pool != nil {
 		b.pool.Close()

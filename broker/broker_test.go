@@ -359,3 +359,47 @@ func TestLongPollWakesWhenARecordArrives(t *testing.T) {
 		t.Error("the parked fetch was not woken")
 	}
 }
+
+func TestTopicMadeForAClientHasTheDefaultsOfTheBrokersFile(t *testing.T) {
+	for _, c := range []struct {
+		overrides          []string
+		partitions, factor int32
+	}{
+		{nil, -1, -1},
+		{[]string{"num.partitions=5"}, 5, -1},
+		{[]string{"default.replication.factor=2"}, -1, 2},
+		{[]string{"num.partitions=1", "default.replication.factor=1"}, 1, 1},
+	} {
+		cfg, _, err := config.Load(config.Options{Overrides: c.overrides})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := newTopic(cfg, "t"); got.NumPartitions != c.partitions || int32(got.ReplicationFactor) != c.factor {
+			t.Errorf("%v: %d partitions, factor %d; want %d, %d", c.overrides, got.NumPartitions, got.ReplicationFactor, c.partitions, c.factor)
+		}
+	}
+}
+
+func TestControllerIsListedOnItsOwnListener(t *testing.T) {
+	n := newTestNode(t)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", n.port+1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.EndpointType = 2
+	for ctx := timeout(t); ; {
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resp.Brokers) == 0 {
+			continue // the controller registers when the node already serves
+		}
+		if b := resp.Brokers[0]; len(resp.Brokers) != 1 || b.NodeID != 1 || b.Host != "127.0.0.1" || b.Port != int32(n.port+1) || resp.ControllerID != 1 {
+			t.Errorf("controllers %+v, active %d", resp.Brokers, resp.ControllerID)
+		}
+		return
+	}
+}

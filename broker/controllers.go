@@ -159,10 +159,17 @@ func (c *controllers) create(topics []string) {
 	}
 }
 
-// newTopic is a topic with the broker's defaults, or with those that an internal topic needs.
+// newTopic is a topic with the defaults that this broker's server.properties has (those that it lacks are the active
+// controller's to give), or with those that an internal topic needs.
 func newTopic(cfg *config.Config, name string) kmsg.CreateTopicsRequestTopic {
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
+	if _, ok := cfg.Static("num.partitions"); ok {
+		t.NumPartitions = cfg.Topics.Partitions
+	}
+	if _, ok := cfg.Static("default.replication.factor"); ok {
+		t.ReplicationFactor = int16(cfg.Topics.ReplicationFactor)
+	}
 	set := func(partitions int32, factor int16, configs ...string) {
 		t.NumPartitions, t.ReplicationFactor = partitions, factor
 		for i := 0; i < len(configs); i += 2 {

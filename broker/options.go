@@ -95,7 +95,7 @@ func bootstrapServers(c *config.Config) ([]kraft.Endpoint, error) {
 var securityCodes = map[string]int16{"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 // kraftOptions are the quorum's part of the config.
-func kraftOptions(o *Options, m *storage.Manager, client kraft.Client) (kraft.Options, error) {
+func kraftOptions(o *Options, m *storage.Manager, client kraft.Client, sockets []socket) (kraft.Options, error) {
 	c := o.Config
 	servers, err := bootstrapServers(c)
 	if err != nil {
@@ -126,6 +126,7 @@ func kraftOptions(o *Options, m *storage.Manager, client kraft.Client) (kraft.Op
 	}
 	if c.Node.Controller {
 		out.Controller = controllerOptions(c)
+		out.Controller.Listeners = controllerListeners(c, sockets)
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sys/unix"
@@ -11,6 +12,7 @@ import (
 	"gregor/broker/api"
 	"gregor/broker/config"
 	"gregor/broker/network"
+	"gregor/kraft"
 )
 
 // socket is an open listener that may not be served yet.
@@ -63,21 +65,41 @@ func (s socket) port() uint16 {
 	return s.listener.Port
 }
 
-// registrationListeners are the advertised listeners. A port of 0 is that of the socket; an empty host is this
-// machine's name, as in Kafka.
+// registrationListeners are the advertised listeners as the broker registers them.
 func registrationListeners(c *config.Config, sockets []socket) []kmsg.BrokerRegistrationRequestListener {
 	var out []kmsg.BrokerRegistrationRequestListener
-	for _, a := range c.Listeners.Advertised {
+	for _, a := range reachable(c.Listeners.Advertised, sockets) {
 		x := kmsg.NewBrokerRegistrationRequestListener()
-		x.Name, x.Host, x.Port, x.SecurityProtocol = a.Name, advertisedHost(a.Host), a.Port, securityCodes[a.Protocol]
-		if x.Port == 0 {
-			for _, s := range sockets {
-				if s.listener.Name == a.Name {
-					x.Port = s.port()
-				}
+		x.Name, x.Host, x.Port, x.SecurityProtocol = a.Name, a.Host, a.Port, securityCodes[a.Protocol]
+		out = append(out, x)
+	}
+	return out
+}
+
+// controllerListeners are the listeners that the controller registers and that voters are reached by.
+func controllerListeners(c *config.Config, sockets []socket) []kraft.ControllerListener {
+	var out []kraft.ControllerListener
+	for _, a := range reachable(c.Listeners.AdvertisedControllers, sockets) {
+		out = append(out, kraft.ControllerListener{Name: a.Name, Host: a.Host, Port: a.Port, SecurityProtocol: securityCodes[a.Protocol]})
+	}
+	return out
+}
+
+// reachable are listeners as others can reach them. A port of 0 is that of the socket; an empty host is this
+// machine's name, as in Kafka.
+func reachable(advertised []config.Listener, sockets []socket) []config.Listener {
+	out := slices.Clone(advertised)
+	for i := range out {
+		a := &out[i]
+		a.Host = advertisedHost(a.Host)
+		if a.Port != 0 {
+			continue
+		}
+		for _, s := range sockets {
+			if s.listener.Name == a.Name {
+				a.Port = s.port()
 			}
 		}
-		out = append(out, x)
 	}
 	return out
 }

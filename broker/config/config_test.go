@@ -259,3 +259,22 @@ func (c *Config) readKeys() map[string]bool {
 	}
 	return out
 }
+
+func TestControllerListenersAreAdvertisedAsGivenOrAsTheyListen(t *testing.T) {
+	const names = "controller.listener.names=C1,C2\nlistener.security.protocol.map=C1:PLAINTEXT,C2:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+	file := strings.Replace(combined, "controller.listener.names=CONTROLLER", names, 1)
+	file = strings.Replace(file, "CONTROLLER://localhost:9093", "C2://0.0.0.0:9094,C1://0.0.0.0:9093", 1)
+	for advertised, want := range map[string][]string{
+		"": {"C1://:9093", "C2://:9094"},
+		"advertised.listeners=PLAINTEXT://b:9092,C2://c:1": {"C1://:9093", "C2://c:1"},
+	} {
+		c, _ := mustLoad(t, file+advertised)
+		var got []string
+		for _, l := range c.Listeners.AdvertisedControllers {
+			got = append(got, l.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", advertised, got, want)
+		}
+	}
+}

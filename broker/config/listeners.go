@@ -17,9 +17,11 @@ type Listeners struct {
 	InterBrokerName string   `kafka:"inter.broker.listener.name"`
 	InterBrokerSec  string   `kafka:"security.inter.broker.protocol"`
 
-	// All are the listeners in the order of the file; Advertised are those of the broker that others see.
-	All        []Listener
-	Advertised []Listener
+	// All are the listeners in the order of the file; Advertised are those of the broker that others see,
+	// AdvertisedControllers those of the controller, in the order of controller.listener.names.
+	All                   []Listener
+	Advertised            []Listener
+	AdvertisedControllers []Listener
 	// InterBroker is the name of the listener that brokers use among themselves.
 	InterBroker string
 }
@@ -156,6 +158,7 @@ func (c *Config) buildAdvertised(m map[string]string) error {
 				l.Advertised = append(l.Advertised, x)
 			}
 		}
+		l.advertiseControllers(nil)
 		return nil
 	}
 	advertised, err := c.parseListeners(key, specs, m)
@@ -173,7 +176,24 @@ func (c *Config) buildAdvertised(m map[string]string) error {
 			l.Advertised = append(l.Advertised, a)
 		}
 	}
+	l.advertiseControllers(advertised)
 	return nil
+}
+
+// advertiseControllers fills AdvertisedControllers: a controller listener that is not advertised is told as it listens,
+// and on all interfaces by this machine's name.
+func (l *Listeners) advertiseControllers(advertised []Listener) {
+	for _, name := range l.ControllerNames {
+		named := func(x Listener) bool { return x.Name == name }
+		if i := slices.IndexFunc(advertised, named); i >= 0 {
+			l.AdvertisedControllers = append(l.AdvertisedControllers, advertised[i])
+		} else if own, ok := l.Find(name); ok {
+			if own.Host == "0.0.0.0" {
+				own.Host = ""
+			}
+			l.AdvertisedControllers = append(l.AdvertisedControllers, own)
+		}
+	}
 }
 
 func (c *Config) buildInterBroker() error {
