@@ -278,3 +278,14 @@ func TestControllerListenersAreAdvertisedAsGivenOrAsTheyListen(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeIDAndBrokerIDAreOne(t *testing.T) {
+	c, _ := mustLoad(t, combined)
+	if v, _ := c.Lookup("broker.id"); v.Text == nil || *v.Text != "1" || v.Source != SourceStatic || c.Node.BrokerID != 1 {
+		t.Errorf("broker.id from node.id: %+v, %d", v, c.Node.BrokerID)
+	}
+	c, _ = mustLoad(t, strings.ReplaceAll(combined, "node.id", "broker.id"))
+	if v, _ := c.Lookup("node.id"); v.Text == nil || *v.Text != "1" || c.Node.ID != 1 {
+		t.Errorf("node.id from broker.id: %+v, %d", v, c.Node.ID)
+	}
+}

@@ -44,6 +44,7 @@ func Load(o Options) (*Config, []Warning, error) {
 	if o.FileName == "" {
 		v.addStandalone()
 	}
+	v.tieNodeIDs()
 	c := &Config{values: v}
 	warnings, err := c.checkKeys(o.Strict)
 	if err != nil {
@@ -180,6 +181,19 @@ func (v *values) addOverrides(overrides []string) error {
 		v.static[strings.ToLower(name)] = static{text: strings.TrimSpace(text), where: "--override", name: name}
 	}
 	return nil
+}
+
+// tieNodeIDs gives node.id and its old name broker.id the value of the one that is set, as Kafka does before it looks
+// at either.
+func (v *values) tieNodeIDs() {
+	node, isNode := v.static["node.id"]
+	broker, isBroker := v.static["broker.id"]
+	switch {
+	case isNode && !isBroker:
+		v.static["broker.id"] = static{text: node.text, where: node.where, name: "broker.id"}
+	case isBroker && !isNode:
+		v.static["node.id"] = static{text: broker.text, where: broker.where, name: "node.id"}
+	}
 }
 
 // standaloneWhere is the place of values that a start without a file brings along.
