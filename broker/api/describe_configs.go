@@ -163,7 +163,8 @@ func synonym(name string, value *string, source kmsg.ConfigSource) kmsg.Describe
 	return s
 }
 
-// brokerChain is where a broker key's value could come from, in the broker keys' own units.
+// brokerChain is where a broker key's value could come from, in the broker keys' own units. As in Kafka it begins with
+// the key's own name: what only a synonym (log.retention.hours for log.retention.ms) says is left out.
 func (d *describer) brokerChain(name string) []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
 	var out []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
 	for _, v := range d.cfg.Synonyms(name) {
@@ -171,7 +172,11 @@ func (d *describer) brokerChain(name string) []kmsg.DescribeConfigsResponseResou
 			out = append(out, synonym(v.Name, v.Text, kmsg.ConfigSource(v.Source)))
 		}
 	}
-	return out
+	own := slices.IndexFunc(out, func(s kmsg.DescribeConfigsResponseResourceConfigConfigSynonym) bool { return s.Name == name })
+	if own < 0 {
+		return nil
+	}
+	return out[own:]
 }
 
 // withBrokerSynonyms adds the keys of a resource that falls back to broker keys: its own overrides come first.
