@@ -84,12 +84,17 @@ func (a *accumulator) add(epoch int32, entries []*raftpb.Entry) (base, last int6
 	return base, last, nil
 }
 
-// take returns what was queued.
-func (a *accumulator) take() proposals {
+// take returns what was queued, up to about maxBytes of it. Whoever takes comes again until there is nothing.
+func (a *accumulator) take(maxBytes int) proposals {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := proposals{epoch: a.epoch, baseOffset: a.next - int64(len(a.entries)), entries: a.entries}
-	a.entries = nil
+	n, size := 0, 0
+	for n < len(a.entries) && (n == 0 || size+len(a.entries[n].GetData()) <= maxBytes) {
+		size += len(a.entries[n].GetData())
+		n++
+	}
+	p := proposals{epoch: a.epoch, baseOffset: a.next - int64(len(a.entries)), entries: a.entries[:n:n]}
+	a.entries = a.entries[n:]
 	return p
 }
 

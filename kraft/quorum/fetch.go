@@ -146,16 +146,27 @@ func (s *raftStorage) compare(offset int64, epoch int32) (*EpochEndOffset, *Snap
 	return nil, nil
 }
 
-// endOfEpoch is the end of the newest epoch that is not above the given one.
+// endOfEpoch is the end of the newest epoch that is not above the given one; the log end when all epochs are below it.
 func (s *raftStorage) endOfEpoch(epoch int32) EpochEndOffset {
 	found, end := s.log.EndOffsetForEpoch(epoch)
-	if found >= 0 && end >= 0 {
-		return EpochEndOffset{Epoch: found, EndOffset: end}
+	if found < 0 || end < 0 {
+		return EpochEndOffset{Epoch: s.lastEpoch(), EndOffset: s.endOffset()}
 	}
-	if first, ok := s.snapshots.earliest(); ok && first.Epoch <= epoch {
-		return EpochEndOffset{Epoch: first.Epoch, EndOffset: s.log.State().LogStartOffset}
+	if first, ok := s.snapshots.earliest(); ok && end == first.Offset && found == epoch {
+		return EpochEndOffset{Epoch: first.Epoch, EndOffset: end}
 	}
-	return EpochEndOffset{Epoch: 0, EndOffset: s.log.State().LogStartOffset}
+	return EpochEndOffset{Epoch: found, EndOffset: end}
+}
+
+// lastEpoch is the epoch of the last record of the log, or of the snapshot that an empty log begins at; 0 without.
+func (s *raftStorage) lastEpoch() int32 {
+	if epoch, ok := s.log.LatestEpoch(); ok && epoch >= 0 {
+		return epoch
+	}
+	if id, ok := s.snapshots.latest(); ok && id.Offset == s.endOffset() {
+		return id.Epoch
+	}
+	return 0
 }
 
 // FetchSnapshotRequest asks for a piece of a snapshot.

@@ -45,6 +45,7 @@ type machine struct {
 	// lonelyTicks counts ticks without a leader's message while this node is no voter of its own config.
 	lonelyTicks int
 	removed     bool // the config in force has lost this node
+	unsynced    int  // bytes that an observer appended since the last sync
 }
 
 // raftView is what was last seen of raft's state.
@@ -464,15 +465,24 @@ func (m *machine) closeLeadership() {
 	m.uploads = map[uint64]*upload{}
 }
 
-// drain gives queued proposals to raft: one append, one sync for all of them.
+// maxRoundBytes is how much of the proposals is appended and synced at once.
+const maxRoundBytes = 4 << 20
+
+// drain gives queued proposals to raft: one append, one sync for all of them, unless they are very many.
 func (m *machine) drain() error {
-	if !m.lead.opened {
-		return nil
+	for m.lead.opened {
+		p := m.acc.take(maxRoundBytes)
+		if len(p.entries) == 0 {
+			return nil
+		}
+		if err := m.proposeRound(p); err != nil {
+			return err
+		}
 	}
-	p := m.acc.take()
-	if len(p.entries) == 0 {
-		return nil
-	}
+	return nil
+}
+
+func (m *machine) proposeRound(p proposals) error {
 	invariants.Assertf(p.baseOffset == m.storage.endOffset(), "proposals at offset %d, log end %d", p.baseOffset, m.storage.endOffset())
 	var dropped bool
 	err := guard(func() error {

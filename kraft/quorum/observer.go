@@ -30,13 +30,10 @@ type FetchedFromLeader struct {
 func (n *Node) FetchState() FollowState {
 	s := n.board.load()
 	st := n.machine.storage.log.State()
-	f := FollowState{Following: s.following, FetchOffset: st.LogEndOffset, Leader: s.leader, HighWatermark: s.highWatermark}
-	if epoch, ok := n.machine.storage.log.LatestEpoch(); ok && epoch >= 0 {
-		f.LastFetchedEpoch = epoch
-	} else if id, ok := n.machine.storage.snapshots.latest(); ok && id.Offset == st.LogEndOffset {
-		f.LastFetchedEpoch = id.Epoch
+	return FollowState{
+		Following: s.following, FetchOffset: st.LogEndOffset, LastFetchedEpoch: n.machine.storage.lastEpoch(),
+		Leader: s.leader, HighWatermark: s.highWatermark,
 	}
-	return f
 }
 
 // HandleFetched takes what an observer fetched. Answers that do not fit (any more) are ignored: fetch again from
@@ -106,7 +103,7 @@ func (m *machine) follow(f FetchedFromLeader) error {
 		if err := m.checkFollowed(f.Records, f.Leader.Epoch); err != nil {
 			return err
 		}
-		if err := m.storage.appendUnsynced(f.Records); err != nil {
+		if err := m.appendFollowed(f.Records); err != nil {
 			return err
 		}
 		m.followConfig()
@@ -118,6 +115,21 @@ func (m *machine) follow(f FetchedFromLeader) error {
 	}
 	m.applied = indexOf(highWatermark) - 1
 	return m.committed(highWatermark)
+}
+
+// appendFollowed appends without a sync most of the time: what a crash takes is fetched again.
+func (m *machine) appendFollowed(records []byte) error {
+	if err := m.storage.appendUnsynced(records); err != nil {
+		return err
+	}
+	if m.unsynced += len(records); m.unsynced < maxUnsyncedBytes/4 {
+		return nil
+	}
+	m.unsynced = 0
+	if err := m.storage.log.Flush(m.storage.endOffset()); err != nil {
+		return fmt.Errorf("sync of the metadata log: %w", err)
+	}
+	return nil
 }
 
 // checkFollowed accepts whole batches that go on where the log ends.

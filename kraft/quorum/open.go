@@ -34,6 +34,11 @@ func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
 		return nil, err
 	}
 	newest, hasSnapshot := snapshots.latest()
+	if !o.Observer { // who never votes may fetch again whatever is lost
+		if err := verifyTail(o.FS, o.Dir, newest, maxUnsyncedBytes); err != nil {
+			return nil, err
+		}
+	}
 	// All that a snapshot covers was synced. The rest is checked: what a crash tore off is cut.
 	log, err := storage.OpenLog(storage.LogOptions{
 		FS: o.FS, Dir: o.Dir, Topic: Topic, TopicID: TopicID, Config: logConfig(o.Log),

@@ -1,0 +1,133 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gregor/protocol/record"
+	"gregor/storage/vfs"
+)
+
+// maxUnsyncedBytes bounds what is written between two syncs, by this program and by Kafka (whose batches end at 8 MiB),
+// and so what a crash can tear. More than that after a bad byte was synced, and may have been acknowledged.
+const maxUnsyncedBytes = 16 << 20
+
+// verifyTail looks for damage that is not the work of a crash, before the log is opened: opening cuts the log at the
+// first bad byte, and a voter that lost what it had acknowledged may elect a leader that lacks it. Such a replica must
+// not start; the others go on without it. Only the segments that opening would cut are read.
+func verifyTail(fsys vfs.FS, dir string, newest SnapshotID, maxTornBytes int64) error {
+	bases, err := segmentBases(fsys, dir)
+	if err != nil {
+		return err
+	}
+	i, found := slices.BinarySearch(bases, newest.Offset)
+	if !found {
+		i--
+	}
+	for n, base := range bases[min(max(i-1, 0), len(bases)):] {
+		name := filepath.Join(dir, fmt.Sprintf("%020d.log", base))
+		d, err := findDamage(fsys, name, base)
+		if err != nil {
+			return fmt.Errorf("metadata log: %w", err)
+		}
+		if d == nil {
+			continue
+		}
+		last := base == bases[len(bases)-1]
+		if d.offset < newest.Offset || d.leftBytes > maxTornBytes || !last && n > 0 {
+			return fmt.Errorf("%w: %s at byte %d (offset %d): %w; the newest snapshot ends at %d and %d bytes follow, so this is no torn write: "+
+				"this replica must be emptied and fetched again", ErrCorrupt, name, d.position, d.offset, d.cause, newest.Offset, d.leftBytes)
+		}
+		return nil
+	}
+	return nil
+}
+
+// segmentBases lists the base offsets of the log's segments.
+func segmentBases(fsys vfs.FS, dir string) ([]int64, error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("metadata log directory: %w", err)
+	}
+	var bases []int64
+	for _, e := range entries {
+		stem, ok := strings.CutSuffix(e.Name(), ".log")
+		if !ok || len(stem) != 20 {
+			continue
+		}
+		base, err := strconv.ParseInt(stem, 10, 64)
+		if err == nil && base >= 0 {
+			bases = append(bases, base)
+		}
+	}
+	slices.Sort(bases)
+	return bases, nil
+}
+
+// damage is the first bad byte of a segment.
+type damage struct {
+	offset    int64 // that was expected there
+	position  int64
+	leftBytes int64 // in the file from there on
+	cause     error
+}
+
+// findDamage reads a segment's batches; nil when all of them are good.
+func findDamage(fsys vfs.FS, name string, base int64) (*damage, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	next, position := base, int64(0)
+	buf := make([]byte, 0, scanBytes)
+	for position < size {
+		buf = buf[:min(int64(cap(buf)), size-position)]
+		if err := readFull(f, buf, position); err != nil {
+			return nil, err
+		}
+		used := 0
+		for {
+			b, _, err := record.Next(buf[used:])
+			if errors.Is(err, io.EOF) || errors.Is(err, record.ErrTruncated) && position+int64(len(buf)) < size && used > 0 {
+				break
+			}
+			if errors.Is(err, record.ErrTruncated) && position+int64(len(buf)) < size && cap(buf) < maxRecordBytes {
+				buf = make([]byte, 0, 2*cap(buf)) // a batch larger than the buffer
+				break
+			}
+			if err == nil {
+				err = checkPlace(b, next)
+			}
+			if err != nil {
+				at := position + int64(used)
+				return &damage{offset: next, position: at, leftBytes: size - at, cause: err}, nil
+			}
+			used += len(b)
+			next = b.NextOffset()
+		}
+		position += int64(used)
+	}
+	return nil, nil
+}
+
+// checkPlace says whether a batch is good and goes on at the offset.
+func checkPlace(b record.Batch, offset int64) error {
+	switch {
+	case b.BaseOffset() < offset:
+		return fmt.Errorf("batch at offset %d where %d belongs", b.BaseOffset(), offset)
+	case !b.CRCValid():
+		return errBadCRC
+	default:
+		return nil
+	}
+}
