@@ -83,6 +83,8 @@ func (n *Node) handleDescribeCluster(_ context.Context, rc *RequestContext, req 
 func (n *Node) handleDescribeQuorum(_ context.Context, rc *RequestContext, req kmsg.Request) kmsg.Response {
 	r := req.(*kmsg.DescribeQuorumRequest)
 	resp := r.ResponseKind().(*kmsg.DescribeQuorumResponse)
+	none := "" // Kafka's schema has no null by default here
+	resp.ErrorMessage = &none
 	if !rc.allowed(opDescribe) {
 		return controller.Refusal(req, controller.Unauthorized())
 	}
@@ -103,6 +105,7 @@ func (n *Node) handleDescribeQuorum(_ context.Context, rc *RequestContext, req k
 		return resp
 	}
 	part := kmsg.NewDescribeQuorumResponseTopicPartition()
+	part.ErrorMessage = &none
 	d, err := n.quorum.Describe()
 	if err != nil {
 		l := n.quorum.Leader()

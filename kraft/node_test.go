@@ -104,7 +104,9 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-func anonymous() *RequestContext { return &RequestContext{Principal: "User:ANONYMOUS", Listener: "CONTROLLER"} }
+func anonymous() *RequestContext {
+	return &RequestContext{Principal: "User:ANONYMOUS", Listener: "CONTROLLER"}
+}
 
 func handle[R kmsg.Response](t *testing.T, n *Node, req kmsg.Request) R {
 	t.Helper()

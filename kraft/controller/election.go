@@ -17,8 +17,7 @@ func (d *Decider) ElectLeaders(req *kmsg.ElectLeadersRequest) Result {
 	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
 	res := Result{Response: resp}
 	if !d.req.allowedOnCluster(opAlter) {
-		resp.ErrorCode = codeClusterAuthorization
-		return res
+		return Result{Response: Refusal(req, Unauthorized())}
 	}
 	if req.ElectionType != electionPreferred && req.ElectionType != electionUnclean {
 		resp.ErrorCode = codeInvalidRequest

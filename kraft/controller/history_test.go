@@ -170,7 +170,7 @@ func (h *history) configure(t *rapid.T) Result {
 }
 
 // checkImage checks what holds of every partition at any time.
-func checkImage(t *rapid.T, w *world) {
+func checkImage(t rapid.TB, w *world) {
 	d := w.decider()
 	for p := range d.partitions() {
 		name := fmt.Sprintf("%s-%d", p.topic.Name, p.index)

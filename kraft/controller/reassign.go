@@ -16,8 +16,7 @@ func (d *Decider) AlterPartitionReassignments(req *kmsg.AlterPartitionAssignment
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
 	res := Result{Response: resp, Atomic: true}
 	if !d.req.allowedOnCluster(opAlter) {
-		resp.ErrorCode, resp.ErrorMessage = codeAndMessage(refuseBare(codeClusterAuthorization))
-		return res
+		return Result{Response: Refusal(req, Unauthorized())}
 	}
 	for _, t := range req.Topics {
 		out := kmsg.NewAlterPartitionAssignmentsResponseTopic()

@@ -55,6 +55,10 @@ func Refusal(req kmsg.Request, f *Fault) kmsg.Response {
 		refuseQuotas(r, resp.(*kmsg.AlterClientQuotasResponse), f)
 	case *kmsg.AlterUserSCRAMCredentialsRequest:
 		refuseScram(r, resp.(*kmsg.AlterUserSCRAMCredentialsResponse), f)
+	case *kmsg.ElectLeadersRequest:
+		refuseElection(r, resp.(*kmsg.ElectLeadersResponse), f)
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		refuseReassignment(r, resp.(*kmsg.AlterPartitionAssignmentsResponse), f)
 	default:
 		refuseAtTop(resp, code, message)
 	}
@@ -64,10 +68,6 @@ func Refusal(req kmsg.Request, f *Fault) kmsg.Response {
 // refuseAtTop sets the error of a response that has one for the whole request.
 func refuseAtTop(resp kmsg.Response, code int16, message *string) {
 	switch out := resp.(type) {
-	case *kmsg.ElectLeadersResponse:
-		out.ErrorCode = code
-	case *kmsg.AlterPartitionAssignmentsResponse:
-		out.ErrorCode, out.ErrorMessage = code, message
 	case *kmsg.ListPartitionReassignmentsResponse:
 		out.ErrorCode, out.ErrorMessage = code, message
 	case *kmsg.AlterPartitionResponse:
@@ -122,6 +122,40 @@ func refuseDeletion(r *kmsg.DeleteTopicsRequest, out *kmsg.DeleteTopicsResponse,
 	}
 	for _, t := range r.Topics {
 		del.answer(t.Topic, t.TopicID, f)
+	}
+}
+
+// refuseElection sets the error of the whole (since v1) and that of each partition.
+func refuseElection(r *kmsg.ElectLeadersRequest, out *kmsg.ElectLeadersResponse, f *Fault) {
+	out.ErrorCode = f.Code
+	for _, t := range r.Topics {
+		e := kmsg.NewElectLeadersResponseTopic()
+		e.Topic = t.Topic
+		for _, i := range t.Partitions {
+			p := kmsg.NewElectLeadersResponseTopicPartition()
+			p.Partition = i
+			p.ErrorCode, p.ErrorMessage = codeAndMessage(f)
+			e.Partitions = append(e.Partitions, p)
+		}
+		out.Topics = append(out.Topics, e)
+	}
+}
+
+// refuseReassignment sets the error of the whole and that of each partition.
+func refuseReassignment(
+	r *kmsg.AlterPartitionAssignmentsRequest, out *kmsg.AlterPartitionAssignmentsResponse, f *Fault,
+) {
+	out.ErrorCode, out.ErrorMessage = codeAndMessage(f)
+	for _, t := range r.Topics {
+		e := kmsg.NewAlterPartitionAssignmentsResponseTopic()
+		e.Topic = t.Topic
+		for _, asked := range t.Partitions {
+			p := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
+			p.Partition = asked.Partition
+			p.ErrorCode, p.ErrorMessage = codeAndMessage(f)
+			e.Partitions = append(e.Partitions, p)
+		}
+		out.Topics = append(out.Topics, e)
 	}
 }
 

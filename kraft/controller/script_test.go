@@ -74,6 +74,9 @@ func (a args) ids(key string) []int32 {
 
 func (s *script) run(d *datadriven.TestData) string {
 	a := args{d}
+	if out, ok := s.observe(d, a); ok {
+		return out
+	}
 	switch d.Cmd {
 	case "new":
 		s.w = newWorld(defaultLevels(metadata.MetadataVersion(a.num("level", int64(metadata.LatestMetadataVersion))))...)

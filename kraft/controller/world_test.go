@@ -123,7 +123,9 @@ func (w *world) do(req kmsg.Request) Result {
 }
 
 // dirID is the id of log directory n of a broker.
-func dirID(broker int32, n int) protocol.UUID { return protocol.UUID{0: 0xd0, 1: byte(broker), 2: byte(n + 1)} }
+func dirID(broker int32, n int) protocol.UUID {
+	return protocol.UUID{0: 0xd0, 1: byte(broker), 2: byte(n + 1)}
+}
 
 // registration makes the request of a broker with directories; an incarnation is a number.
 func registration(broker int32, incarnation byte, dirs int) *kmsg.BrokerRegistrationRequest {
