@@ -70,7 +70,7 @@ func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
 	return m, m.committed(log.State().HighWatermark)
 }
 
-// makeDir makes the log's directory durable by name.
+// makeDir makes the log's directory durable by name. One that is there may still be known to the page cache only.
 func makeDir(fsys vfs.FS, dir string) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return fmt.Errorf("metadata log directory: %w", err)

@@ -95,29 +95,38 @@ func findDamage(fsys vfs.FS, name string, base int64) (*damage, error) {
 		if err := readFull(f, buf, position); err != nil {
 			return nil, err
 		}
-		used := 0
-		for {
-			b, _, err := record.Next(buf[used:])
-			if errors.Is(err, io.EOF) || errors.Is(err, record.ErrTruncated) && position+int64(len(buf)) < size && used > 0 {
-				break
-			}
-			if errors.Is(err, record.ErrTruncated) && position+int64(len(buf)) < size && cap(buf) < maxRecordBytes {
-				buf = make([]byte, 0, 2*cap(buf)) // a batch larger than the buffer
-				break
-			}
-			if err == nil {
-				err = checkPlace(b, next)
-			}
-			if err != nil {
-				at := position + int64(used)
-				return &damage{offset: next, position: at, leftBytes: size - at, cause: err}, nil
-			}
-			used += len(b)
-			next = b.NextOffset()
+		more := position+int64(len(buf)) < size
+		used, after, err := goodBatches(buf, next)
+		next, position = after, position+int64(used)
+		cut := more && errors.Is(err, record.ErrTruncated)
+		switch {
+		case err == nil || cut && used > 0:
+		case cut && cap(buf) < maxRecordBytes:
+			buf = make([]byte, 0, 2*cap(buf)) // a batch larger than the buffer
+		default:
+			return &damage{offset: next, position: position, leftBytes: size - position, cause: err}, nil
 		}
-		position += int64(used)
 	}
 	return nil, nil
+}
+
+// goodBatches is how many bytes of buf are good batches that go on from the offset, and the offset after them; the
+// error is about what comes next, nil at the end of buf.
+func goodBatches(buf []byte, offset int64) (used int, next int64, err error) {
+	for {
+		b, _, err := record.Next(buf[used:])
+		if errors.Is(err, io.EOF) {
+			return used, offset, nil
+		}
+		if err == nil {
+			err = checkPlace(b, offset)
+		}
+		if err != nil {
+			return used, offset, err
+		}
+		used += len(b)
+		offset = b.NextOffset()
+	}
 }
 
 // checkPlace says whether a batch is good and goes on at the offset.
