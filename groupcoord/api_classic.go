@@ -37,7 +37,8 @@ func (c *Coordinator) JoinGroup(ctx context.Context, caller Caller, req *kmsg.Jo
 	}
 	w := newWaiter[*kmsg.JoinGroupResponse]()
 	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
-		return struct{}{}, s.join(caller, req, w.reply), nil
+		e, err := s.join(caller, req, w.reply)
+		return struct{}{}, e, err
 	}); err != nil {
 		// The step may have answered before it failed to be written.
 		select {
@@ -95,7 +96,8 @@ func (c *Coordinator) SyncGroup(ctx context.Context, req *kmsg.SyncGroupRequest)
 	}
 	w := newWaiter[*kmsg.SyncGroupResponse]()
 	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
-		return struct{}{}, s.sync(req, w.reply), nil
+		e, err := s.sync(req, w.reply)
+		return struct{}{}, e, err
 	}); err != nil {
 		select {
 		case resp := <-w:

@@ -8,14 +8,34 @@ import (
 	"time"
 
 	"gregor/groupcoord/classic"
+	"gregor/groupcoord/consumer"
 	"gregor/groupcoord/offsets"
 	"gregor/internal/coordinator"
+	"gregor/kraft/image"
 	"gregor/protocol/record"
 )
 
-// Caller is where a request comes from: the client id of its header, and the
-// client's address with a slash before it, as Kafka stores it.
-type Caller = classic.Caller
+// Caller is where a request comes from.
+type Caller struct {
+	// ClientID of the request's header, and the client's address with a slash
+	// before it, as Kafka stores it.
+	ClientID, ClientHost string
+	// MayDescribe returns those of the topics that the client may describe, for
+	// patterns; nil means all. It may be called long after the request.
+	MayDescribe func(topics []string) []string
+}
+
+func (c Caller) classic() classic.Caller {
+	return classic.Caller{ClientID: c.ClientID, ClientHost: c.ClientHost}
+}
+
+func (c Caller) consumer() consumer.Caller {
+	return consumer.Caller{ClientID: c.ClientID, ClientHost: c.ClientHost, MayDescribe: c.MayDescribe}
+}
+
+// Migration is group.consumer.migration.policy: which conversions between the
+// classic and the consumer protocol are allowed while a group has members.
+type Migration struct{ Upgrade, Downgrade bool }
 
 // DeletedTopic is a topic that exists no more.
 type DeletedTopic = offsets.DeletedTopic
@@ -25,6 +45,14 @@ type Config struct {
 	// Classic groups: group.max.size, group.initial.rebalance.delay.ms,
 	// group.min.session.timeout.ms, group.max.session.timeout.ms.
 	Classic classic.Config
+	// Consumer groups: group.consumer.assignors, group.consumer.max.size,
+	// group.consumer.regex.refresh.interval.ms, and the defaults of the groups'
+	// own configs: group.consumer.session.timeout.ms,
+	// group.consumer.heartbeat.interval.ms, group.consumer.assignment.interval.ms.
+	Consumer  consumer.Config
+	Migration Migration
+	// Bounds of the groups' own configs.
+	ConsumerBounds ConsumerBounds
 	// Offsets: offset.metadata.max.bytes, offsets.retention.minutes.
 	Offsets offsets.Config
 	// RetentionCheckInterval is offsets.retention.check.interval.ms.
@@ -38,6 +66,9 @@ type Config struct {
 	Compression record.Codec
 }
 
+// ConsumerBounds are group.consumer.min.* and group.consumer.max.*.
+type ConsumerBounds struct{ Min, Max consumer.GroupConfig }
+
 // DefaultConfig returns Kafka's defaults.
 func DefaultConfig() Config {
 	return Config{
@@ -45,6 +76,15 @@ func DefaultConfig() Config {
 			MaxSize: math.MaxInt32, InitialRebalanceDelay: 3 * time.Second, NewMemberJoinTimeout: 5 * time.Minute,
 			MinSessionTimeoutMillis: 6000, MaxSessionTimeoutMillis: 1_800_000,
 		},
+		Consumer: consumer.Config{
+			Assignors: []string{"uniform", "range"}, MaxSize: math.MaxInt32, RegexRefreshInterval: 10 * time.Minute,
+			Defaults: consumer.GroupConfig{SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second, AssignmentInterval: time.Second},
+		},
+		ConsumerBounds: ConsumerBounds{
+			Min: consumer.GroupConfig{SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second},
+			Max: consumer.GroupConfig{SessionTimeout: time.Minute, HeartbeatInterval: 15 * time.Second, AssignmentInterval: 15 * time.Second},
+		},
+		Migration:              Migration{Upgrade: true, Downgrade: true},
 		Offsets:                offsets.Config{MetadataMaxBytes: 4096, RetentionMillis: 10080 * 60_000},
 		RetentionCheckInterval: 10 * time.Minute,
 		CommitTimeout:          5 * time.Second,
@@ -60,6 +100,8 @@ type Options struct {
 	// NumPartitions returns how many partitions __consumer_offsets has, or will
 	// have when it is created.
 	NumPartitions func() int32
+	// Image is the present image of the cluster; Publish tells of its changes.
+	Image func() *image.Image
 	// NewUUID makes the random part of member ids; a random UUID when not set.
 	NewUUID func() string
 	Events  Events
@@ -71,6 +113,8 @@ type Events struct {
 	Runtime coordinator.Events
 	// RebalanceCompleted is called when a classic group becomes stable.
 	RebalanceCompleted func()
+	// ConsumerRebalanced is called when the epoch of a consumer group is bumped.
+	ConsumerRebalanced func()
 	// OffsetsCommitted is called with the number of offsets of each commit.
 	OffsetsCommitted func(n int)
 	// OffsetsDeleted is called with the number of partitions of an OffsetDelete.
@@ -80,6 +124,12 @@ type Events struct {
 func (e *Events) rebalanceCompleted() {
 	if e.RebalanceCompleted != nil {
 		e.RebalanceCompleted()
+	}
+}
+
+func (e *Events) consumerRebalanced() {
+	if e.ConsumerRebalanced != nil {
+		e.ConsumerRebalanced()
 	}
 }
 

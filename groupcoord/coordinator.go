@@ -11,6 +11,7 @@ import (
 
 	"gregor/groupcoord/schema"
 	"gregor/internal/coordinator"
+	"gregor/kraft/image"
 	"gregor/protocol"
 )
 
@@ -34,6 +35,9 @@ func New(opts Options) *Coordinator {
 	}
 	if opts.NewUUID == nil {
 		opts.NewUUID = newMemberUUID
+	}
+	if opts.Image == nil {
+		opts.Image = image.Empty
 	}
 	c := &Coordinator{opts: opts}
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -15,9 +15,8 @@ import (
 
 // Record types that matter for a foreign group.
 const (
-	consumerMemberRecord = 5
-	shareMemberRecord    = 10
-	streamsMemberRecord  = 19
+	shareMemberRecord   = 10
+	streamsMemberRecord = 19
 )
 
 // foreignGroup is a group of a type that this broker does not run yet. It was
@@ -43,20 +42,6 @@ func newForeignGroup(registry *timeline.Registry, id string, t GroupType) *forei
 // foreignKey returns the group that a record of an unserved type belongs to.
 func foreignKey(key schema.Key) (groupID, memberID string, t GroupType) {
 	switch k := key.(type) {
-	case *schema.ConsumerGroupMetadataKey:
-		return k.GroupID, "", TypeConsumer
-	case *schema.ConsumerGroupPartitionMetadataKey:
-		return k.GroupID, "", TypeConsumer
-	case *schema.ConsumerGroupMemberMetadataKey:
-		return k.GroupID, k.MemberID, TypeConsumer
-	case *schema.ConsumerGroupTargetAssignmentMetadataKey:
-		return k.GroupID, "", TypeConsumer
-	case *schema.ConsumerGroupTargetAssignmentMemberKey:
-		return k.GroupID, k.MemberID, TypeConsumer
-	case *schema.ConsumerGroupCurrentMemberAssignmentKey:
-		return k.GroupID, k.MemberID, TypeConsumer
-	case *schema.ConsumerGroupRegularExpressionKey:
-		return k.GroupID, "", TypeConsumer
 	case *schema.ShareGroupMemberMetadataKey:
 		return k.GroupID, k.MemberID, TypeShare
 	case *schema.ShareGroupMetadataKey:
@@ -93,7 +78,7 @@ func (g *foreignGroup) replay(rec schema.Record, memberID string) (left bool, er
 		return true, err
 	}
 	recordType := rec.Key.RecordType()
-	isMember := recordType == consumerMemberRecord || recordType == shareMemberRecord || recordType == streamsMemberRecord
+	isMember := recordType == shareMemberRecord || recordType == streamsMemberRecord
 	if rec.Value == nil {
 		g.keys.Delete(string(raw))
 		if isMember {
@@ -105,10 +90,7 @@ func (g *foreignGroup) replay(rec schema.Record, memberID string) (left bool, er
 	if isMember && !g.members.Has(memberID) {
 		g.members.Set(memberID, -1)
 	}
-	switch v := rec.Value.(type) {
-	case *schema.StreamsGroupCurrentMemberAssignmentValue:
-		g.members.Set(memberID, v.MemberEpoch)
-	case *schema.ConsumerGroupCurrentMemberAssignmentValue:
+	if v, ok := rec.Value.(*schema.StreamsGroupCurrentMemberAssignmentValue); ok {
 		g.members.Set(memberID, v.MemberEpoch)
 	}
 	return true, nil

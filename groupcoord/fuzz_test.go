@@ -16,6 +16,7 @@ import (
 	"gregor/groupcoord/schema"
 	"gregor/internal/coordinator"
 	"gregor/internal/timeline"
+	"gregor/kraft/image"
 	"gregor/protocol/record"
 )
 
@@ -27,7 +28,7 @@ func (noTimers) Cancel(string)                                                {}
 func (noTimers) Scheduled(string) bool                                        { return false }
 
 func testShard() *shard {
-	opts := &Options{Config: DefaultConfig(), NewUUID: newMemberUUID}
+	opts := &Options{Config: DefaultConfig(), NewUUID: newMemberUUID, Image: image.Empty}
 	opts.Config.Offsets.RetentionMillis = 0
 	return newShard(handle{Registry: timeline.NewRegistry(0), Timers: noTimers{}, Logger: slog.New(slog.DiscardHandler)}, opts)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/groupcoord/classic"
+	"gregor/groupcoord/consumer"
 	"gregor/groupcoord/offsets"
 	"gregor/groupcoord/schema"
 	"gregor/protocol"
@@ -88,4 +89,38 @@ func (g classicGroup) ExpiryBase() (func(*offsets.Offset) int64, bool) {
 	default:
 		return func(*offsets.Offset) int64 { return e.SinceMillis }, true
 	}
+}
+
+// consumerGroup puts a consumer group into the table.
+type consumerGroup struct{ *consumer.Group }
+
+func (g consumerGroup) kind() GroupType { return TypeConsumer }
+func (g consumerGroup) isEmpty() bool   { return g.IsEmpty() }
+
+func (g consumerGroup) validateDelete() error { return g.ValidateDelete() }
+
+func (g consumerGroup) tombstones() []schema.Record {
+	return g.Tombstones(func(memberID string) string { return memberID })
+}
+
+func (g consumerGroup) listed() kmsg.ListGroupsResponseGroup {
+	out := kmsg.NewListGroupsResponseGroup()
+	out.Group, out.ProtocolType, out.GroupState, out.GroupType = g.ID, TypeConsumer.String(), g.CommittedState(), TypeConsumer.String()
+	return out
+}
+
+// ValidateCommit implements offsets.Group.
+func (g consumerGroup) ValidateCommit(c offsets.Commit) (func(string, protocol.UUID, int32) error, error) {
+	return g.Group.ValidateCommit(consumer.Commit{
+		MemberID: c.MemberID, InstanceID: c.InstanceID, Epoch: c.Generation, Transactional: c.Transactional, Version: c.Version,
+	})
+}
+
+// ValidateOffsetDelete implements offsets.Group: of topics that nobody reads
+// offsets may be deleted at any time.
+func (g consumerGroup) ValidateOffsetDelete() error { return nil }
+
+// ExpiryBase implements offsets.Group.
+func (g consumerGroup) ExpiryBase() (func(*offsets.Offset) int64, bool) {
+	return func(o *offsets.Offset) int64 { return o.CommitMillis }, true
 }

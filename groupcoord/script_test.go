@@ -26,6 +26,8 @@ type target interface {
 	settle()
 	// local runs a command that only the coordinator knows; false on Kafka.
 	local(s *script, d *datadriven.TestData) bool
+	// topicName returns the name of a topic.
+	topicName(id protocol.UUID) string
 	close()
 }
 
@@ -39,7 +41,8 @@ type script struct {
 	ids   map[string]string // by name: the newest id
 	names map[string]string // by id
 	count map[string]int
-	gens  map[string]int32 // by name
+	gens  map[string]int32 // by name: the generation or member epoch
+	owned map[string][]kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic
 	// events are shown when all answers are in: only then are all ids known.
 	events []func() string
 }
@@ -63,7 +66,7 @@ func TestScripts(t *testing.T) {
 }
 
 func runScript(t *testing.T, path string, on target) {
-	s := &script{t: t, target: on, ids: map[string]string{}, names: map[string]string{}, count: map[string]int{}, gens: map[string]int32{}}
+	s := &script{t: t, target: on, ids: map[string]string{}, names: map[string]string{}, count: map[string]int{}, gens: map[string]int32{}, owned: map[string][]kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{}}
 	t.Cleanup(on.close)
 	datadriven.RunTestAny(t, path, func(_ testing.TB, d *datadriven.TestData) string {
 		if on.local(s, d) {
@@ -79,7 +82,7 @@ func runScript(t *testing.T, path string, on target) {
 
 // localCommands have no counterpart in Kafka.
 var localCommands = map[string]bool{
-	"elect": true, "resign": true, "crash": true, "log": true, "hw": true, "fail-appends": true, "config": true, "delete-topic": true, "end-txn": true, "hold": true,
+	"elect": true, "resign": true, "crash": true, "log": true, "hw": true, "fail-appends": true, "config": true, "delete-topic": true, "end-txn": true, "hold": true, "topic": true,
 }
 
 func (s *script) say(format string, args ...any) {
@@ -223,6 +226,10 @@ func (s *script) run(d *datadriven.TestData) {
 		s.list(a)
 	case "describe":
 		s.describe(a)
+	case "hb":
+		s.consumerHeartbeat(a)
+	case "describe-consumer":
+		s.describeConsumer(a)
 	case "sleep":
 		time.Sleep(time.Duration(a.num("ms", 0)) * time.Millisecond) //nolint:forbidigo // the fake clock of synctest
 	default:
@@ -316,6 +323,38 @@ func (s *script) join(a args) {
 	})
 }
 
+// assignmentBytes is an assignment as text, or "@topic:partition,..." in the form
+// of the consumer protocol.
+func assignmentBytes(text string) []byte {
+	topic, partitions, ok := strings.Cut(strings.TrimPrefix(text, "@"), ":")
+	if !ok {
+		return []byte(text)
+	}
+	t := kmsg.NewConsumerMemberAssignmentTopic()
+	t.Topic = topic
+	for p := range strings.SplitSeq(partitions, ",") {
+		n, _ := strconv.Atoi(p)
+		t.Partitions = append(t.Partitions, int32(n))
+	}
+	a := kmsg.NewConsumerMemberAssignment()
+	a.Topics = append(a.Topics, t)
+	return a.AppendTo(nil)
+}
+
+// assignmentText shows an assignment.
+func assignmentText(b []byte) string {
+	a := kmsg.NewConsumerMemberAssignment()
+	if len(b) == 0 || a.ReadFrom(b) != nil {
+		return strconv.Quote(string(b))
+	}
+	text := ""
+	for _, t := range a.Topics {
+		slices.Sort(t.Partitions)
+		text += fmt.Sprintf("%s%v", t.Topic, t.Partitions)
+	}
+	return text
+}
+
 // sync: each line of the input is a member and its assignment.
 func (s *script) sync(a args) {
 	req := kmsg.NewPtrSyncGroupRequest()
@@ -325,14 +364,14 @@ func (s *script) sync(a args) {
 		name, assignment, _ := strings.Cut(strings.TrimSpace(line), " ")
 		x := kmsg.NewSyncGroupRequestGroupAssignment()
 		s.mu.Lock()
-		x.MemberID, x.MemberAssignment = s.ids[name], []byte(assignment)
+		x.MemberID, x.MemberAssignment = s.ids[name], assignmentBytes(assignment)
 		s.mu.Unlock()
 		req.GroupAssignment = append(req.GroupAssignment, x)
 	}
 	member := a.str("m", "")
 	s.send(member, a.num("v", 3), req, func(r kmsg.Response) {
 		resp := r.(*kmsg.SyncGroupResponse)
-		s.say("%s: sync %s type=%s protocol=%s assignment=%q", member, errorName(resp.ErrorCode), deref(resp.ProtocolType), deref(resp.Protocol), resp.MemberAssignment)
+		s.say("%s: sync %s type=%s protocol=%s assignment=%s", member, errorName(resp.ErrorCode), deref(resp.ProtocolType), deref(resp.Protocol), assignmentText(resp.MemberAssignment))
 	})
 }
 
@@ -575,7 +614,7 @@ func (s *script) describe(a args) {
 			var members []func() string
 			for _, m := range g.Members {
 				members = append(members, func() string {
-					return fmt.Sprintf("%s/%s meta=%d assignment=%q", s.nameOf(m.MemberID), deref(m.InstanceID), len(m.ProtocolMetadata), m.MemberAssignment)
+					return fmt.Sprintf("%s/%s meta=%d assignment=%s", s.nameOf(m.MemberID), deref(m.InstanceID), len(m.ProtocolMetadata), assignmentText(m.MemberAssignment))
 				})
 			}
 			s.say("describe %s %s message=%s state=%s type=%s protocol=%s %s", g.Group, errorName(g.ErrorCode), deref(g.ErrorMessage), g.State, g.ProtocolType, g.Protocol, showAll(members))

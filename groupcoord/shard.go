@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/groupcoord/classic"
+	"gregor/groupcoord/consumer"
 	"gregor/groupcoord/offsets"
 	"gregor/groupcoord/schema"
 	"gregor/internal/coordinator"
@@ -29,18 +30,29 @@ type shard struct {
 	handle
 	checkInterval time.Duration
 	// groups are the groups of all types by id.
-	groups  *timeline.Map[string, group]
-	offsets *offsets.Store
-	classic *classic.Manager
+	groups   *timeline.Map[string, group]
+	offsets  *offsets.Store
+	classic  *classic.Manager
+	consumer *consumer.Manager
+	// migration says which conversions between the protocols are allowed.
+	migration Migration
+	topics    func() consumer.Topics
+	// classicMaxSize is group.max.size.
+	classicMaxSize int
 }
 
 func newShard(h handle, opts *Options) *shard {
 	cfg := &opts.Config
 	s := &shard{
 		handle: h, checkInterval: cfg.RetentionCheckInterval,
-		groups:  timeline.NewMap[string, group](h.Registry),
-		offsets: offsets.NewStore(h.Registry, cfg.Offsets),
+		groups:    timeline.NewMap[string, group](h.Registry),
+		offsets:   offsets.NewStore(h.Registry, cfg.Offsets),
+		migration: cfg.Migration, classicMaxSize: cfg.Classic.MaxSize, topics: func() consumer.Topics { return topicsOf(opts.Image()) },
 	}
+	s.consumer = consumer.NewManager(consumer.Options{
+		Config: cfg.Consumer, Groups: s, Timers: h.Timers, Background: h.Background, Downgrader: s, Topics: s.topics,
+		GroupConfig: opts.groupConfig, Rebalanced: opts.Events.consumerRebalanced, Logger: h.Logger,
+	})
 	s.classic = classic.NewManager(classic.ManagerOptions{
 		Config: cfg.Classic, Groups: s, Timers: h.Timers, NewID: opts.NewUUID, Logger: h.Logger,
 		RebalanceCompleted: opts.Events.rebalanceCompleted,
@@ -52,6 +64,16 @@ func newShard(h handle, opts *Options) *shard {
 func (s *shard) Classic(id string) *classic.Group {
 	if g, ok := s.groups.Get(id); ok {
 		if c, ok := g.(classicGroup); ok {
+			return c.Group
+		}
+	}
+	return nil
+}
+
+// Consumer implements consumer.Groups.
+func (s *shard) Consumer(id string) *consumer.Group {
+	if g, ok := s.groups.Get(id); ok {
+		if c, ok := g.(consumerGroup); ok {
 			return c.Group
 		}
 	}
@@ -92,9 +114,30 @@ func (s *shard) Replay(offset int64, producer coordinator.Producer, rec schema.R
 		value, _ := rec.Value.(*schema.GroupMetadataValue)
 		s.replayGroup(key.Group, value)
 	default:
+		if id, ok := consumer.GroupOf(rec.Key); ok {
+			s.replayConsumer(id, rec)
+			return nil
+		}
 		return s.replayForeign(rec)
 	}
 	return nil
+}
+
+// replayConsumer applies a record of a consumer group. A value makes the group
+// where there is none, and replaces one of another type; a tombstone without its
+// group is left over from a compaction.
+func (s *shard) replayConsumer(id string, rec schema.Record) {
+	g := s.Consumer(id)
+	if g == nil {
+		if rec.Value == nil {
+			return
+		}
+		g = consumer.NewGroup(s.Registry, id)
+		s.groups.Set(id, consumerGroup{g})
+	}
+	if g.Replay(rec) {
+		s.groups.Delete(id)
+	}
 }
 
 // modernOffset is the offset of a record as Kafka wrote it before 0.8.2.
@@ -157,8 +200,11 @@ func (s *shard) ReplayEndTxn(producer coordinator.Producer, committed bool) {
 // Loaded implements coordinator.Machine.
 func (s *shard) Loaded() {
 	for _, id := range slices.Sorted(maps.Keys(maps.Collect(s.groups.All()))) {
-		if g := s.Classic(id); g != nil {
-			s.classic.Loaded(g)
+		switch g, _ := s.groups.Get(id); g := g.(type) {
+		case classicGroup:
+			s.classic.Loaded(g.Group)
+		case consumerGroup:
+			s.consumer.Loaded(g.Group)
 		}
 	}
 	s.scheduleExpiry()
@@ -204,8 +250,11 @@ func (s *shard) expire() effect {
 
 // deleteGroup returns the tombstones of a group and forgets its timers.
 func (s *shard) deleteGroup(g group) []schema.Record {
-	if c, ok := g.(classicGroup); ok {
-		s.classic.Deleted(c.Group)
+	switch g := g.(type) {
+	case classicGroup:
+		s.classic.Deleted(g.Group)
+	case consumerGroup:
+		s.consumer.Deleted(g.Group)
 	}
 	return g.tombstones()
 }

@@ -17,13 +17,19 @@ import (
 const describeErrorVersion = 6
 
 // join handles JoinGroup. The group is made for a member that has no id yet.
-func (s *shard) join(caller Caller, req *kmsg.JoinGroupRequest, reply func(*kmsg.JoinGroupResponse)) effect {
+func (s *shard) join(caller Caller, req *kmsg.JoinGroupRequest, reply func(*kmsg.JoinGroupResponse)) (effect, error) {
 	g, exists := s.groups.Get(req.Group)
+	if c, ok := g.(consumerGroup); ok && !g.isEmpty() {
+		if !s.migration.Upgrade && !s.migration.Downgrade {
+			return effect{}, kerr.InconsistentGroupProtocol
+		}
+		return s.consumer.ClassicJoin(c.Group, caller.consumer(), req, reply)
+	}
 	var taken []schema.Record
 	if exists && g.kind() != TypeClassic {
 		if g.kind() == TypeShare || !g.isEmpty() {
 			reply(&kmsg.JoinGroupResponse{Generation: -1, ErrorCode: kerr.InconsistentGroupProtocol.Code})
-			return effect{}
+			return effect{}, nil
 		}
 		// An empty group of another protocol gives its id away.
 		taken = s.deleteGroup(g)
@@ -32,28 +38,34 @@ func (s *shard) join(caller Caller, req *kmsg.JoinGroupRequest, reply func(*kmsg
 	}
 	if !exists && req.MemberID != "" {
 		reply(&kmsg.JoinGroupResponse{Generation: -1, MemberID: req.MemberID, ErrorCode: kerr.UnknownMemberID.Code})
-		return effect{}
+		return effect{}, nil
 	}
 	if !exists {
 		s.newSimple(req.Group)
 	}
-	e := s.classic.Join(s.Classic(req.Group), !exists, caller, req, reply)
+	e := s.classic.Join(s.Classic(req.Group), !exists, caller.classic(), req, reply)
 	e.Records = append(taken, e.Records...)
-	return e
+	return e, nil
 }
 
 // sync handles SyncGroup.
-func (s *shard) sync(req *kmsg.SyncGroupRequest, reply func(*kmsg.SyncGroupResponse)) effect {
+func (s *shard) sync(req *kmsg.SyncGroupRequest, reply func(*kmsg.SyncGroupResponse)) (effect, error) {
+	if g := s.Consumer(req.Group); g != nil && !g.IsEmpty() {
+		return s.consumer.ClassicSync(g, req, reply)
+	}
 	g := s.Classic(req.Group)
 	if g == nil || g.IsEmpty() {
 		reply(&kmsg.SyncGroupResponse{ErrorCode: kerr.UnknownMemberID.Code})
-		return effect{}
+		return effect{}, nil
 	}
-	return s.classic.Sync(g, req, reply)
+	return s.classic.Sync(g, req, reply), nil
 }
 
 // heartbeat handles Heartbeat.
 func (s *shard) heartbeat(req *kmsg.HeartbeatRequest) (struct{}, effect, error) {
+	if g := s.Consumer(req.Group); g != nil {
+		return struct{}{}, effect{}, s.consumer.ClassicHeartbeat(g, req)
+	}
 	g := s.Classic(req.Group)
 	if g == nil {
 		return struct{}{}, effect{}, kerr.UnknownMemberID
@@ -63,6 +75,9 @@ func (s *shard) heartbeat(req *kmsg.HeartbeatRequest) (struct{}, effect, error) 
 
 // leave handles LeaveGroup.
 func (s *shard) leave(id string, members []kmsg.LeaveGroupRequestMember) ([]kmsg.LeaveGroupResponseMember, effect, error) {
+	if g := s.Consumer(id); g != nil {
+		return s.consumer.ClassicLeave(g, members)
+	}
 	g := s.Classic(id)
 	if g == nil {
 		return nil, effect{}, kerr.UnknownMemberID

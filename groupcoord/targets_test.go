@@ -21,6 +21,8 @@ import (
 	"gregor/groupcoord/schema"
 	"gregor/internal/coordinator"
 	"gregor/internal/coordinator/coordinatortest"
+	"gregor/kraft/image"
+	"gregor/kraft/metadata"
 	"gregor/protocol"
 	"gregor/protocol/record"
 )
@@ -33,6 +35,9 @@ type gregor struct {
 	cfg   groupcoord.Config
 	epoch int32
 	uuids int
+	// partitions of the topics, and the image made of them.
+	partitions map[string]int32
+	image      atomic.Pointer[image.Image]
 }
 
 // topicIDs are the topics of the tests.
@@ -41,7 +46,9 @@ var topicIDs = map[string]protocol.UUID{"t": {1}, "u": {2}, "v": {3}}
 func newGregor(t testing.TB) *gregor {
 	cfg := groupcoord.DefaultConfig()
 	cfg.Classic.InitialRebalanceDelay = 0
-	g := &gregor{t: t, log: coordinatortest.NewLog(true), cfg: cfg}
+	g := &gregor{t: t, log: coordinatortest.NewLog(true), cfg: cfg, partitions: map[string]int32{"t": 4, "u": 4, "v": 4}}
+	g.image.Store(image.Empty())
+	g.publish()
 	g.start()
 	return g
 }
@@ -49,6 +56,7 @@ func newGregor(t testing.TB) *gregor {
 func (g *gregor) start() {
 	g.c = groupcoord.New(groupcoord.Options{
 		Config: g.cfg, Log: g.log, NumPartitions: func() int32 { return 1 },
+		Image:   func() *image.Image { return g.image.Load() },
 		NewUUID: func() string { g.uuids++; return fmt.Sprintf("%08d", g.uuids) },
 	})
 	g.epoch++
@@ -80,6 +88,12 @@ func dispatch(ctx context.Context, c *groupcoord.Coordinator, member string, req
 		return c.JoinGroup(ctx, groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req)
 	case *kmsg.SyncGroupRequest:
 		return c.SyncGroup(ctx, req)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		return c.ConsumerGroupHeartbeat(ctx, groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req)
+	case *kmsg.ConsumerGroupDescribeRequest:
+		resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
+		resp.Groups = c.ConsumerGroupDescribe(ctx, req.Groups)
+		return resp
 	case *kmsg.HeartbeatRequest:
 		return c.Heartbeat(ctx, req)
 	case *kmsg.LeaveGroupRequest:
@@ -136,6 +150,9 @@ func (g *gregor) local(s *script, d *datadriven.TestData) bool {
 		g.log.SetAutoCommit(true)
 	case "fail-appends":
 		g.log.FailAppends(0, map[string]error{"": nil, "NOT_ENOUGH_REPLICAS": kerr.NotEnoughReplicas}[strings.TrimSpace(d.Input)])
+	case "topic":
+		g.partitions[a.str("name", "")] = int32(a.num("partitions", 0))
+		g.publish()
 	case "delete-topic":
 		name := strings.TrimSpace(d.Input)
 		id := topicIDs[name]
@@ -154,6 +171,38 @@ func (g *gregor) local(s *script, d *datadriven.TestData) bool {
 		return false
 	}
 	return true
+}
+
+// publish makes a new image of the topics and shows it to the coordinator.
+func (g *gregor) publish() {
+	base := g.image.Load()
+	delta := image.NewDelta(base)
+	replay := func(rec metadata.Record) {
+		if err := delta.Replay(rec); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	for name, n := range g.partitions {
+		topic := base.Topics.ByName(name)
+		switch {
+		case topic == nil && n > 0:
+			replay(&metadata.TopicRecord{Name: name, TopicID: topicIDs[name]})
+		case topic != nil && n == 0:
+			replay(&metadata.RemoveTopicRecord{TopicID: topicIDs[name]})
+		}
+		for p := range n {
+			if topic == nil || topic.Partition(p) == nil {
+				rec := metadata.NewPartitionRecord()
+				rec.PartitionID, rec.TopicID, rec.Replicas, rec.ISR, rec.Leader = p, topicIDs[name], []int32{1}, []int32{1}, 1
+				replay(rec)
+			}
+		}
+	}
+	next := delta.Apply(image.Provenance{Offset: base.Provenance.Offset + 1})
+	g.image.Store(next)
+	if g.c != nil {
+		g.c.Publish(delta, next, image.Manifest{})
+	}
 }
 
 // configure starts the coordinator anew with another config.
@@ -235,8 +284,9 @@ type kafka struct {
 	// busy counts the requests under way that never wait.
 	busy atomic.Int32
 
-	mu    sync.Mutex
-	conns map[string]*kafkaConn
+	mu     sync.Mutex
+	conns  map[string]*kafkaConn
+	topics map[protocol.UUID]string
 }
 
 type kafkaConn struct {
@@ -258,6 +308,9 @@ func newKafka(t testing.TB, addr, script string) *kafka {
 	create.TimeoutMillis = 10000
 	create.Version = 5
 	if _, err := k.do(t.Context(), "admin", create); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.learnTopics(); err != nil {
 		t.Fatal(err)
 	}
 	// The coordinator's topic is made when it is asked for.
@@ -367,6 +420,12 @@ func (k *kafka) rename(req kmsg.Request, f func(string) string) {
 		one(&req.Group)
 	case *kmsg.HeartbeatRequest:
 		one(&req.Group)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		one(&req.Group)
+	case *kmsg.ConsumerGroupDescribeRequest:
+		for i := range req.Groups {
+			one(&req.Groups[i])
+		}
 	case *kmsg.LeaveGroupRequest:
 		one(&req.Group)
 	case *kmsg.OffsetCommitRequest:
@@ -410,6 +469,19 @@ func (k *kafka) renameBack(resp kmsg.Response) {
 				text := strings.ReplaceAll(*m, k.group, "")
 				resp.Groups[i].ErrorMessage = &text
 			}
+		}
+	case *kmsg.ConsumerGroupDescribeResponse:
+		for i := range resp.Groups {
+			resp.Groups[i].Group = strings.TrimPrefix(resp.Groups[i].Group, k.group)
+			if m := resp.Groups[i].ErrorMessage; m != nil {
+				text := strings.ReplaceAll(*m, k.group, "")
+				resp.Groups[i].ErrorMessage = &text
+			}
+		}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		if m := resp.ErrorMessage; m != nil {
+			text := strings.ReplaceAll(*m, k.group, "")
+			resp.ErrorMessage = &text
 		}
 	case *kmsg.DeleteGroupsResponse:
 		for i := range resp.Groups {

@@ -77,10 +77,11 @@ func NewManager(o ManagerOptions) *Manager {
 	return m
 }
 
-// Keys of the timers.
-func heartbeatKey(group, member string) string { return "heartbeat-" + group + "-" + member }
-func joinKey(group string) string              { return "join-" + group }
-func syncKey(group string) string              { return "sync-" + group }
+// Keys of the timers. Ids may hold any character but NUL in practice; a dash
+// between them would let one group's client reach another group's timers.
+func heartbeatKey(group, member string) string { return "heartbeat\x00" + group + "\x00" + member }
+func joinKey(group string) string              { return "join\x00" + group }
+func syncKey(group string) string              { return "sync\x00" + group }
 
 // Loaded sets the timers of a group that was read from the log.
 func (m *Manager) Loaded(g *Group) {

@@ -78,6 +78,8 @@ type Handle[R any] struct {
 	// Timers run operations later. They are dropped when the machine is
 	// unloaded.
 	Timers Timers[R]
+	// Background runs work that is too slow for the owner goroutine.
+	Background Background[R]
 	// Logger names the partition in every line.
 	Logger *slog.Logger
 }
@@ -92,6 +94,16 @@ type Timers[R any] interface {
 	Cancel(key string)
 	// Scheduled reports whether an operation waits under key.
 	Scheduled(key string) bool
+}
+
+// Background runs work off the owner goroutine.
+type Background[R any] interface {
+	// Run runs work on a goroutine of its own, and what it returns as an
+	// operation of the machine. While work under a key runs, more under the same
+	// key is not started. What ends after the machine is unloaded is dropped.
+	Run(key string, work func() func() (Effect[R], error))
+	// Running reports whether work under the key runs, or its operation waits.
+	Running(key string) bool
 }
 
 // Effect is what an operation wants to be written.

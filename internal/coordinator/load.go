@@ -22,7 +22,8 @@ func (p *partition[R, M]) load() error {
 	l := &loader[R, M]{partition: p, registry: timeline.NewRegistry(offsets.LogStart), next: offsets.LogStart, reported: start}
 	timers := newTimers[R]()
 	l.machine = p.rt.opts.New(Handle[R]{
-		Partition: p.id, LeaderEpoch: p.epoch, Registry: l.registry, Timers: timers, Logger: p.logger,
+		Partition: p.id, LeaderEpoch: p.epoch, Registry: l.registry, Timers: timers,
+		Background: &background[R, M]{partition: p, running: make(map[string]struct{}), timers: timers}, Logger: p.logger,
 	})
 	p.highWatermark.Store(offsets.LogStart)
 	p.loaded = &loaded[R, M]{machine: l.machine, registry: l.registry, timers: timers}

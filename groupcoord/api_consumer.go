@@ -1,0 +1,49 @@
+package groupcoord
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/groupcoord/consumer"
+	"gregor/internal/coordinator"
+	"gregor/protocol"
+)
+
+// ConsumerGroupHeartbeat handles ConsumerGroupHeartbeat v0 and v1. The caller may
+// read the group and describe the topics that the request names; the feature
+// group.version is on.
+func (c *Coordinator) ConsumerGroupHeartbeat(ctx context.Context, caller Caller, req *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse {
+	err := consumer.Validate(req, c.opts.Config.Consumer.Assignors)
+	if err == nil {
+		var resp *kmsg.ConsumerGroupHeartbeatResponse
+		resp, err = write(ctx, c, req.Group, func(s *shard) (*kmsg.ConsumerGroupHeartbeatResponse, effect, error) {
+			return s.consumerHeartbeat(caller, req)
+		})
+		if err == nil {
+			return resp
+		}
+	}
+	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+	resp.ErrorCode = c.code("consumer group heartbeat", err)
+	if resp.ErrorCode != kerr.UnknownServerError.Code {
+		message := protocol.ErrorMessageOf(coordinator.ClientError(err))
+		resp.ErrorMessage = &message
+	}
+	return resp
+}
+
+// ConsumerGroupDescribe handles ConsumerGroupDescribe v0 and v1 for groups that
+// the caller may describe, in the order of the request. The topics of the
+// members have yet to be authorized.
+func (c *Coordinator) ConsumerGroupDescribe(ctx context.Context, ids []string) []kmsg.ConsumerGroupDescribeResponseGroup {
+	fail := func(id string, err error) kmsg.ConsumerGroupDescribeResponseGroup {
+		out := kmsg.NewConsumerGroupDescribeResponseGroup()
+		out.Group, out.ErrorCode = id, c.code("describe consumer groups", err)
+		return out
+	}
+	return perGroup(c, ids, func(ids []string) ([]kmsg.ConsumerGroupDescribeResponseGroup, error) {
+		return read(ctx, c, ids[0], func(s *shard) ([]kmsg.ConsumerGroupDescribeResponseGroup, error) { return s.consumerDescribe(ids) })
+	}, fail)
+}
