@@ -35,12 +35,19 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newStart(), newFormat(), newRandomUUID(), newInfo(), newVersionMapping(), newFeatureDependencies())
+	root.AddCommand(newStart(), newFormat(), newRandomUUID(), newInfo(), newVersionMapping(), newFeatureDependencies(), newDump())
 	return root
 }
 
-// version is the module's version and commit, as the Go toolchain recorded them.
+// stamped is the version that the Makefile writes into the binary.
+var stamped string
+
+// version is what the binary was stamped with, or else the module's version and commit as the Go toolchain recorded
+// them.
 func version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "devel"
