@@ -73,6 +73,9 @@ func (d *dumper) logTitle(path string) error {
 
 // readBatch reads the batch at a position. The memory grows with what the file holds, not with what a length claims.
 func readBatch(f vfs.File, at, end int64) (record.Batch, error) {
+	if at < 0 || at >= end {
+		return nil, fmt.Errorf("position %d is outside the file of %d bytes", at, end)
+	}
 	head := make([]byte, min(end-at, record.EntrySizeBytes))
 	if _, err := f.ReadAt(head, at); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
