@@ -318,7 +318,7 @@ func (c *cluster) propose(n *testNode, names ...string) (base, last int64, err e
 	for _, name := range names {
 		entries = append(entries, VersionedRecord{Record: &metadata.TopicRecord{Name: name, TopicID: protocol.UUID{15: 7}}})
 	}
-	node := &Node{acc: n.acc}
+	node := &Node{acc: n.acc, o: n.opts}
 	base, last, err = node.Propose(epoch, entries)
 	if err != nil {
 		return 0, 0, err

@@ -16,6 +16,9 @@ import (
 // maintenanceInterval is how often old snapshots are looked for and late writes are made.
 const maintenanceInterval = 10 * time.Second
 
+// maxBatchBytes is how large a record may be, as a batch: what Kafka's raft client takes.
+const maxBatchBytes = 8 << 20
+
 // inboxMessages is how many received messages may wait; raft copes with the loss of more.
 const inboxMessages = 256
 
@@ -245,8 +248,8 @@ func (n *Node) ReportUnreachable(id int32) {
 
 // Propose appends records as the leader of an epoch, one batch each, with contiguous offsets that are known at once.
 // It does not wait: Commit tells when they are committed. When the node loses its leadership before that, they may
-// or may not be committed; LeaderChange tells it. Errors wrap ErrNotLeader, ErrTooManyUncommitted, or are those of the
-// records' encoding.
+// or may not be committed; LeaderChange tells it. Errors wrap ErrNotLeader, ErrTooManyUncommitted, ErrRecordTooLarge,
+// or are those of the records' encoding.
 func (n *Node) Propose(epoch int32, records []VersionedRecord) (baseOffset, lastOffset int64, err error) {
 	if len(records) == 0 {
 		return 0, 0, errors.New("metadata quorum: nothing to propose")
@@ -255,6 +258,9 @@ func (n *Node) Propose(epoch int32, records []VersionedRecord) (baseOffset, last
 	entries := make([]*raftpb.Entry, len(records))
 	for i, r := range records {
 		b, err := dataBatch(r, now)
+		if err == nil && len(b) > min(maxBatchBytes, int(n.o.Log.SegmentBytes)) {
+			err = fmt.Errorf("%w: %d bytes", ErrRecordTooLarge, len(b))
+		}
 		if err != nil {
 			return 0, 0, fmt.Errorf("metadata record %d of %d: %w", i+1, len(records), err)
 		}

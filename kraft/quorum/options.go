@@ -84,6 +84,8 @@ var (
 	ErrCorrupt = errors.New("corrupt metadata log data")
 	// ErrTooManyUncommitted says that the proposals that wait for their commit fill their buffer.
 	ErrTooManyUncommitted = errors.New("too many uncommitted metadata records")
+	// ErrRecordTooLarge says that a proposed record does not fit a batch or a segment.
+	ErrRecordTooLarge = errors.New("metadata record too large")
 	// ErrSnapshotExists says that the snapshot is there already or older than the newest one.
 	ErrSnapshotExists = errors.New("metadata snapshot exists already")
 	// ErrSnapshotOffset says that a snapshot cannot end at an offset: it is not committed, not a batch's end, or
