@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,8 @@ import (
 // broker checks what needs no state, and the controller decides on the rest.
 //
 // INVALID_REQUEST for a null value (except to delete), for a resource or key that is there twice, for a broker
-// resource that is not this broker, for a broker key that cannot be altered while the broker runs, and for levels
-// of loggers, which this broker does not alter one by one.
+// resource that is not this broker, for a broker key that cannot be altered while the broker runs, for broker configs
+// that would not fit together, and for levels of loggers, which this broker does not alter one by one.
 type alterConfigs struct {
 	node        Node
 	controllers Controllers
@@ -34,7 +35,24 @@ type alteration struct {
 	name     string
 	keys     []string
 	nullKeys []string
+	deletes  []string
 	texts    map[string]string // values to be set
+	// replaces is set when keys that are not named lose their values (AlterConfigs).
+	replaces bool
+}
+
+// applied are the configs of the resource after the alteration. What appends to lists or subtracts from them is left as
+// it is.
+func (a *alteration) applied(current map[string]string) map[string]string {
+	next := map[string]string{}
+	if !a.replaces {
+		maps.Copy(next, current)
+	}
+	for _, key := range a.deletes {
+		delete(next, key)
+	}
+	maps.Copy(next, a.texts)
+	return next
 }
 
 func (a *alteration) same(b *alteration) bool { return a.kind == b.kind && a.name == b.name }
@@ -119,6 +137,21 @@ func (h *alterConfigs) checkBroker(a *alteration) error {
 	if len(perBroker) > 0 {
 		return invalid("Cannot update these configs at default cluster level, broker id must be specified: [%s]", strings.Join(perBroker, ", "))
 	}
+	return h.checkWhole(a)
+}
+
+// checkWhole checks that the broker's configs still fit together after the alteration.
+func (h *alterConfigs) checkWhole(a *alteration) error {
+	img := h.node.Images.Image()
+	defaults, own := img.Configs.BrokerDefault(), img.Configs.Broker(h.node.ID)
+	if a.name == "" {
+		defaults = a.applied(defaults)
+	} else {
+		own = a.applied(own)
+	}
+	if err := h.node.Config().CheckAlteration(defaults, own); err != nil {
+		return invalid("%s", err)
+	}
 	return nil
 }
 
@@ -138,6 +171,7 @@ func (h *alterConfigs) incremental(ctx context.Context, c *Call) kmsg.Response {
 			a.keys = append(a.keys, x.Name)
 			switch {
 			case x.Op == opDelete:
+				a.deletes = append(a.deletes, x.Name)
 			case x.Value == nil:
 				a.nullKeys = append(a.nullKeys, x.Name)
 			case x.Op == kmsg.IncrementalAlterConfigOpSet:
@@ -178,7 +212,7 @@ func (h *alterConfigs) legacy(ctx context.Context, c *Call) kmsg.Response {
 	req, _ := c.Request.(*kmsg.AlterConfigsRequest)
 	all := make([]alteration, len(req.Resources))
 	for i, r := range req.Resources {
-		a := alteration{kind: r.ResourceType, name: r.ResourceName, texts: map[string]string{}}
+		a := alteration{kind: r.ResourceType, name: r.ResourceName, texts: map[string]string{}, replaces: true}
 		for _, x := range r.Configs {
 			a.keys = append(a.keys, x.Name)
 			if x.Value == nil {

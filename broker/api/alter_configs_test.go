@@ -5,10 +5,17 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/broker/config"
+	"gregor/kraft/image"
 )
 
 func TestAlterationsThatTheBrokerRefuses(t *testing.T) {
-	h := &alterConfigs{node: Node{ID: 1}}
+	cfg, _, err := config.Load(config.Options{Overrides: []string{"log.cleaner.threads=2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &alterConfigs{node: Node{ID: 1, Images: new(image.Cell), Config: func() *config.Config { return cfg }}}
 	broker := func(name string, keys ...string) alteration {
 		a := alteration{kind: kmsg.ConfigResourceTypeBroker, name: name, texts: map[string]string{}}
 		for _, k := range keys {
@@ -23,6 +30,8 @@ func TestAlterationsThatTheBrokerRefuses(t *testing.T) {
 		want string // "" for accepted
 	}{
 		{broker("1", "log.cleaner.threads=2"), ""},
+		{broker("1", "log.cleaner.threads=5"), "Dynamic thread count update validation failed for log.cleaner.threads=5, value should not be greater than double the current value 2"},
+		{broker("", "log.cleaner.threads=5"), "Dynamic thread count update validation failed for log.cleaner.threads=5, value should not be greater than double the current value 2"},
 		{broker("", "log.cleaner.threads=2"), ""},
 		{broker("1", "some.plugin.key=2"), ""},
 		{broker("1", "log.cleaner.threads=abc"), "Invalid value abc for configuration log.cleaner.threads: Not a number of type INT"},
@@ -46,5 +55,17 @@ func TestAlterationsThatTheBrokerRefuses(t *testing.T) {
 		if (err == nil) != (i == 2) {
 			t.Errorf("resource %d of a request that names one twice: %v", i, err)
 		}
+	}
+}
+
+func TestAlterationAppliesToWhatIsSet(t *testing.T) {
+	current := map[string]string{"a": "1", "b": "2"}
+	a := alteration{deletes: []string{"a"}, texts: map[string]string{"c": "3"}}
+	if got := a.applied(current); len(got) != 2 || got["b"] != "2" || got["c"] != "3" {
+		t.Errorf("incremental: %v", got)
+	}
+	a.replaces = true
+	if got := a.applied(current); len(got) != 1 || got["c"] != "3" || len(current) != 2 {
+		t.Errorf("replacing: %v, and now %v is set", got, current)
 	}
 }

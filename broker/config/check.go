@@ -157,6 +157,7 @@ func (c *Config) checkRelations() error {
 		{"replica.fetch.wait.max.ms", int64(r.FetchWaitMaxMillis) <= r.LagTimeMaxMillis, "must be at most replica.lag.time.max.ms, or idle followers leave the ISR"},
 		{"offsets.topic.compression.codec", c.Offsets.TopicCodec >= 0 && c.Offsets.TopicCodec <= 4, "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"},
 		{"broker.heartbeat.interval.ms", c.Node.HeartbeatMillis*2 <= c.Node.SessionTimeoutMillis, "must be at most half of broker.session.timeout.ms, or a broker is fenced for one lost heartbeat"},
+		{"log.cleaner.dedupe.buffer.size", c.Cleaner.DedupeBytes/int64(max(c.Cleaner.Threads, 1)) > 1<<20, "must be at least 1MB per cleaner thread"},
 		{"max.connections.per.ip", c.Sockets.MaxConnectionsPerIP > 0 || c.Sockets.PerIPOverrides != "", "can only be 0 when max.connections.per.ip.overrides lets some addresses in"},
 		{"group.min.session.timeout.ms", g.MinSessionMillis <= g.MaxSessionMillis, "must be at most group.max.session.timeout.ms"},
 		{"group.consumer.max.heartbeat.interval.ms", g.ConsumerMaxHeartbeatMillis >= g.ConsumerMinHeartbeatMillis, "must be at least group.consumer.min.heartbeat.interval.ms"},
