@@ -198,60 +198,73 @@ func fetchWhole(n, leader *Node, id SnapshotID) error {
 	}
 }
 
+// snapshotAndForget lets a leader write a snapshot of its first 5 offsets and delete the log before its end.
+func snapshotAndForget(t *testing.T, n *Node) {
+	t.Helper()
+	w, err := n.CreateSnapshot(t.Context(), 5, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Append(topicRecords("a", "b")...), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.CreateSnapshot(t.Context(), 5, 1000); !errors.Is(err, ErrSnapshotExists) {
+		t.Fatalf("the same snapshot again: %v", err)
+	}
+	if _, err := n.CreateSnapshot(t.Context(), 6, 1000); !errors.Is(err, ErrSnapshotOffset) {
+		t.Fatalf("a snapshot above the high watermark: %v", err)
+	}
+	err = n.do(t.Context(), func(m *machine) (error, error) { return m.storage.deleteBefore(SnapshotID{5, 1}, time.Now()), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joined starts node 1 as the only voter and node 2 as an observer that has fetched a snapshot; stop ends the fetching.
+func joined(t *testing.T) (board *switchboard, sm *lockedMachine, stop func()) {
+	t.Helper()
+	board, nodes, _ := quorumOf(t, 1)
+	startAll(t, nodes)
+	synctest.Wait()
+	if _, _, err := nodes[1].Propose(1, topicRecords("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	snapshotAndForget(t, nodes[1])
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll("/n2"); err != nil {
+		t.Fatal(err)
+	}
+	sm = openNode(t, board, mem, 2)
+	n2 := board.nodes[2]
+	if err := n2.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes[1].AddVoter(t.Context(), testVoter(2, 0), true); !errors.Is(err, ErrNotCaughtUp) {
+		t.Fatalf("before it fetched: %v", err)
+	}
+	ended := make(chan struct{})
+	var loop sync.WaitGroup
+	loop.Go(func() { fetchLoop(t, n2, board, ended) })
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	if got := sm.names(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Fatalf("the observer has %v", got)
+	}
+	return board, sm, func() {
+		close(ended)
+		loop.Wait()
+	}
+}
+
 func TestControllerJoinsAsObserverAndBecomesAVoter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		board, nodes, _ := quorumOf(t, 1)
-		startAll(t, nodes)
-		n1 := nodes[1]
-		synctest.Wait()
-		if _, _, err := n1.Propose(1, topicRecords("a", "b")); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		// The new controller gets a snapshot first, the log before it is gone.
-		w, err := n1.CreateSnapshot(t.Context(), 5, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(w.Append(topicRecords("a", "b")...), w.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n1.CreateSnapshot(t.Context(), 5, 1000); !errors.Is(err, ErrSnapshotExists) {
-			t.Fatalf("the same snapshot again: %v", err)
-		}
-		if _, err := n1.CreateSnapshot(t.Context(), 6, 1000); !errors.Is(err, ErrSnapshotOffset) {
-			t.Fatalf("a snapshot above the high watermark: %v", err)
-		}
-		if err := n1.do(t.Context(), func(m *machine) (error, error) {
-			return m.storage.deleteBefore(SnapshotID{5, 1}, time.Now()), nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		mem := vfs.NewMem()
-		if err := mem.MkdirAll("/n2"); err != nil {
-			t.Fatal(err)
-		}
-		sm := openNode(t, board, mem, 2)
-		n2 := board.nodes[2]
-		if err := n2.Start(); err != nil {
-			t.Fatal(err)
-		}
-		stop := make(chan struct{})
-		var loop sync.WaitGroup
-		loop.Go(func() { fetchLoop(t, n2, board, stop) })
-		v := testVoter(2, 0)
-		if err := n1.AddVoter(t.Context(), v, true); !errors.Is(err, ErrNotCaughtUp) {
-			t.Fatalf("before it fetched: %v", err)
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if got := sm.names(); !slices.Equal(got, []string{"a", "b"}) {
-			t.Fatalf("the observer has %v", got)
-		}
+		board, sm, stop := joined(t)
+		n1, n2 := board.nodes[1], board.nodes[2]
 		if err := n1.AddVoter(t.Context(), Voter{Key: ReplicaKey{ID: 2, DirectoryID: protocol.UUID{}}}, true); !errors.Is(err, ErrInvalidVoters) {
 			t.Fatalf("without directory: %v", err)
 		}
-		if err := n1.AddVoter(t.Context(), v, true); err != nil {
+		if err := n1.AddVoter(t.Context(), testVoter(2, 0), true); err != nil {
 			t.Fatal(err)
 		}
 		if got := n1.Voters().IDs(); !slices.Equal(got, []int32{1, 2}) || n1.KRaftVersion() != 1 {
@@ -274,8 +287,7 @@ func TestControllerJoinsAsObserverAndBecomesAVoter(t *testing.T) {
 		if l := n2.Leader(); l.LeaderID != 2 || !n1.FetchState().Following {
 			t.Fatalf("leader %v, node 1 follows: %v", l, n1.FetchState().Following)
 		}
-		close(stop)
-		loop.Wait()
+		stop()
 		stopAll(t, board.nodes)
 	})
 }
