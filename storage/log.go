@@ -54,6 +54,7 @@ type writer struct {
 	trash        trash
 	flushTimer   *time.Timer // of flush.ms, while armed
 	remoteEnd    int64       // last offset that tiered storage holds
+	cleanedTo    int64       // where the next cleaning starts
 	closed       bool
 }
 
@@ -179,7 +180,7 @@ func (l *Log) publish() *State {
 	s := &State{
 		LogStartOffset: w.logStart, LocalLogStartOffset: max(w.logStart, w.segments[0].Base()), HighWatermark: w.highWatermark, LastStableOffset: w.highWatermark,
 		LogEndOffset: w.logEnd, ActiveSegmentBase: w.active.Base(), RecoveryPoint: l.recoveryPoint(),
-		LatestEpoch: l.epochs.latest(), Segments: len(w.segments),
+		LatestEpoch: l.epochs.latest(), Segments: len(w.segments), CleanedTo: w.cleanedTo,
 		segments: w.segments, activeBytes: w.active.SizeBytes(), generation: w.generation,
 	}
 	s.SizeBytes = w.sealedBytes + s.activeBytes

@@ -59,6 +59,8 @@ type LogOptions struct {
 	// LogStartOffset and RecoveryPoint are those of the checkpoint files, 0 when they have no entry.
 	LogStartOffset int64
 	RecoveryPoint  int64
+	// CleanedTo is that of cleaner-offset-checkpoint, 0 without an entry.
+	CleanedTo int64
 	// HadCleanShutdown makes the start lazy: no file is scanned but the end of the last segment.
 	HadCleanShutdown bool
 	// ProducerExpirationMillis is producer.id.expiration.ms, 0 for Kafka's default of a day.

@@ -171,7 +171,8 @@ func (ld *loader) swapRange(swaps []string) (low, high int64, err error) {
 		if err = errors.Join(err, s.Close()); err != nil {
 			return 0, 0, err
 		}
-		low, high = min(low, base), max(high, next)
+		// An empty one replaces what was at its base all the same.
+		low, high = min(low, base), max(high, next, base+1)
 	}
 	return low, high, nil
 }
@@ -421,6 +422,7 @@ func (ld *loader) finish(end int64) error {
 		w.logStart = l.opts.LogStartOffset // the records up to the first segment are in tiered storage
 	}
 	w.highWatermark = w.logStart
+	w.cleanedTo = l.opts.CleanedTo
 	l.flush.done = end
 	if !l.opts.HadCleanShutdown {
 		// Only a sync raises it: what was read now may still be in the page cache alone.

@@ -21,6 +21,7 @@ type State struct {
 	SizeBytes           int64 // of all .log files
 	LatestEpoch         int32 // of the last leader epoch entry, -1 without one
 	Segments            int
+	CleanedTo           int64 // where the next cleaning of a compacted log starts, 0 before the first
 
 	segments    []*segment.Segment // ascending; the last one is written to
 	activeBytes int64              // of the last one that belong to this view

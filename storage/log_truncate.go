@@ -64,6 +64,7 @@ func (l *Log) truncated(end int64) error {
 	w := &l.w
 	w.logEnd = end
 	w.logStart = min(w.logStart, end)
+	w.cleanedTo = min(w.cleanedTo, w.active.Base())
 	w.highWatermark = max(min(w.highWatermark, end), w.logStart)
 	l.flush.truncated(end, w.generation)
 	if err := l.flush.syncDir(); err != nil {
@@ -134,6 +135,7 @@ func (l *Log) restartAt(offset int64) error {
 	w.generation++
 	w.setSegments([]*segment.Segment{next})
 	w.unsealed, w.reserveAt = nil, 0
+	w.cleanedTo = min(w.cleanedTo, offset)
 	w.logStart, w.highWatermark, w.logEnd = offset, offset, offset
 	l.flush.restart(offset, w.generation)
 	if err := l.flush.syncDir(); err != nil {

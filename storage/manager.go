@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gregor/storage/cleaner"
 	"gregor/storage/segment"
 	"gregor/storage/vfs"
 )
@@ -55,6 +56,9 @@ type ManagerOptions struct {
 	// transaction.partition.verification.enable.
 	ProducerExpirationMillis int64
 	VerifyTransactions       bool
+
+	// Cleaner is log.cleaner.*; nil leaves compacted logs as they are (log.cleaner.enable=false).
+	Cleaner *cleaner.Config
 
 	// DirFailed is told once for each directory that goes offline after OpenManager (before, Dirs tells). It runs
 	// on a goroutine of its own, so that it may call the Manager.
@@ -123,6 +127,8 @@ type Manager struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	loaded atomic.Bool
+	// cleaner is nil without ManagerOptions.Cleaner.
+	cleaner *cleaner.Pool
 	// removing makes removals of directories, which can be large, take turns.
 	removing sync.Mutex
 }

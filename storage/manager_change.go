@@ -176,6 +176,7 @@ func (m *Manager) DeleteLogs(partitions []TopicPartition) error {
 	for d := range touched {
 		m.checkpoint(d, recoveryPointsIn)
 		m.checkpoint(d, logStartOffsetsIn)
+		m.checkpointCleaned(d)
 	}
 	return errs
 }
@@ -204,6 +205,7 @@ func (m *Manager) renameAway(p TopicPartition, at placedLog) error {
 		}
 	}
 	m.mu.Unlock()
+	m.stopCleaning(at)
 	path := filepath.Join(at.dir.path, dirName(p, dirDelete))
 	if err := at.log.RenameDir(path); err != nil {
 		m.dirFailed(at.dir, err)
@@ -235,6 +237,9 @@ func (m *Manager) PromoteFuture(topic string, partition int32) (*Log, error) {
 	if _, err := future.log.UpdateHighWatermark(now.log.State().HighWatermark); err != nil {
 		return nil, err
 	}
+	if err := future.log.setCleanedTo(now.log.State().CleanedTo, future.log.State().generation); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	delete(m.future, p)
 	m.current[p] = future
@@ -247,5 +252,7 @@ func (m *Manager) PromoteFuture(topic string, partition int32) (*Log, error) {
 	}
 	m.checkpoint(now.dir, recoveryPointsIn)
 	m.checkpoint(now.dir, logStartOffsetsIn)
+	m.checkpointCleaned(now.dir)
+	m.checkpointCleaned(future.dir)
 	return future.log, nil
 }

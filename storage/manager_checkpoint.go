@@ -23,6 +23,9 @@ var (
 	highWatermarksIn = offsetsIn{checkpoint.HighWatermarkFile, func(_ *logDir, _ TopicPartition, s *State) (int64, bool) {
 		return s.HighWatermark, true
 	}}
+	cleanedToIn = offsetsIn{checkpoint.CleanerOffsetFile, func(_ *logDir, _ TopicPartition, s *State) (int64, bool) {
+		return s.CleanedTo, s.CleanedTo > 0
+	}}
 )
 
 // checkpoints makes the background work that writes a checkpoint in every directory.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"gregor/storage/checkpoint"
+	"gregor/storage/cleaner"
 	"gregor/storage/segment"
 	"gregor/storage/vfs"
 )
@@ -87,6 +88,9 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 		}
 	}
 	m.dirs, m.clusterID = e.dirs, e.clusterID
+	if o.Cleaner != nil {
+		m.cleaner = cleaner.NewPool(compacted{m}, *o.Cleaner, m.log)
+	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }

@@ -60,7 +60,7 @@ func (m *Manager) onlineDirs() []*logDir {
 }
 
 // startOffsets are the contents of the checkpoint files.
-type startOffsets struct{ recoveryPoint, logStart, highWatermark map[TopicPartition]int64 }
+type startOffsets struct{ recoveryPoint, logStart, highWatermark, cleanedTo map[TopicPartition]int64 }
 
 // found is a partition directory on disk.
 type found struct {
@@ -142,6 +142,7 @@ func (ld *dirLoader) readCheckpoints() error {
 		checkpoint.RecoveryPointFile:  &ld.offsets.recoveryPoint,
 		checkpoint.LogStartOffsetFile: &ld.offsets.logStart,
 		checkpoint.HighWatermarkFile:  &ld.offsets.highWatermark,
+		checkpoint.CleanerOffsetFile:  &ld.offsets.cleanedTo,
 	} {
 		offsets, err := checkpoint.ReadOffsets(d.fs, d.file(name))
 		switch {
@@ -195,6 +196,7 @@ func (ld *dirLoader) one(f found) error {
 	opts.HadCleanShutdown = d.hadCleanShutdown
 	opts.RecoveryPoint = ld.offsets.recoveryPoint[f.partition]
 	opts.LogStartOffset = ld.offsets.logStart[f.partition]
+	opts.CleanedTo = ld.offsets.cleanedTo[f.partition]
 	l, err := OpenLog(opts)
 	if err != nil {
 		m.dirFailed(d, fmt.Errorf("loading %s: %w", opts.Dir, err))

@@ -8,6 +8,9 @@ import (
 // startLoops begins the periodic work. What flush.ms asks for is done by each log itself.
 func (m *Manager) startLoops() {
 	i := m.o.Intervals
+	if m.cleaner != nil {
+		m.cleaner.Start()
+	}
 	m.every(i.RetentionCheckMillis, i.InitialRetentionMillis, m.deleteOldSegments)
 	m.every(i.ProducerExpiryMillis, i.ProducerExpiryMillis, m.expireProducers)
 	m.every(i.RecoveryPointMillis, i.RecoveryPointMillis, m.checkpoints(recoveryPointsIn))
@@ -47,6 +50,9 @@ func (m *Manager) deleteOldSegments() {
 	for l := range m.Logs() {
 		if m.ctx.Err() != nil {
 			return
+		}
+		if m.isBeingCleaned(l) {
+			continue // the cleaner applies retention to compacted logs after each round
 		}
 		n, err := l.DeleteOldSegments(time.Now())
 		deleted += n

@@ -47,8 +47,11 @@ func (m *Manager) Kill() {
 func (m *Manager) stopLoops() {
 	// Creating and deleting is over when the lock has been had.
 	m.changing.Lock()
-	defer m.changing.Unlock()
 	m.cancel()
+	m.changing.Unlock()
+	if m.cleaner != nil {
+		m.cleaner.Stop()
+	}
 }
 
 func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
@@ -77,6 +80,7 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 	}
 	m.checkpoint(d, recoveryPointsIn)
 	m.checkpoint(d, logStartOffsetsIn)
+	m.checkpointCleaned(d)
 	if err := d.err(); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func TestCleanedSegmentTakesThePlaceOfOldOnes(t *testing.T) {
 	must(t, err)
 
 	cleaned, old := clean(t, l)
-	must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old))
+	must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0))
 	want := []int64{0, 8, 10, 12, 14, 16, 18}
 	if got := baseOffsets(contents(t, l, UpToLogEnd)); !slices.Equal(got, want) {
 		t.Errorf("batches %v", got)
@@ -81,7 +81,7 @@ func TestCleanedSegmentTakesThePlaceOfOldOnes(t *testing.T) {
 		t.Errorf("old range: %v", err)
 	}
 	reader.Range.Release()
-	if err := l.ReplaceSegments([]*segment.Segment{cleaned}, old); err == nil {
+	if err := l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0); err == nil {
 		t.Error("replaced what is no longer there")
 	}
 	must(t, l.Close())
@@ -133,7 +133,7 @@ func TestCrashDuringASwapLeavesTheOldOrTheNewRecords(t *testing.T) {
 		}
 	})
 	cleaned, old := clean(t, l)
-	must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old))
+	must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0))
 	must(t, l.Flush(20))
 	l.bg.wait()
 	fsys.OnOp(nil)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"gregor/protocol/record"
 	"gregor/storage/vfs"
@@ -338,6 +339,26 @@ func (s *Segment) LastModifiedMillis() (int64, error) {
 	}
 	return info.ModTime().UnixMilli(), nil
 }
+
+// SetLastModified sets the time of the last write to the .log, of a segment that was written anew.
+func (s *Segment) SetLastModified(t time.Time) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	return s.fs().SetModTime(s.path(LogSuffix), t)
+}
+
+// IndexBytes is the size of the entries of the offset and of the time index.
+func (s *Segment) IndexBytes() (offsets, times int, err error) {
+	o, err := s.offsetEntries()
+	if err != nil {
+		return 0, 0, err
+	}
+	t, err := s.timeEntries()
+	return len(o), len(t), err
+}
+
+// LogPath is where the .log is, for messages.
+func (s *Segment) LogPath() string { return s.log.Name() }
 
 // WriteIndexes writes index entries that are still in memory, creating the files at full size. By the writer,
 // or by anybody once the segment is sealed.

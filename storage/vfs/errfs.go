@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // OpKind names an operation of FS or File.
@@ -26,6 +27,7 @@ const (
 	OpReadDir
 	OpStat
 	OpChmod
+	OpSetModTime
 	OpSyncDir
 	OpLock
 	OpDiskUsage
@@ -38,7 +40,7 @@ const (
 
 var opNames = [...]string{
 	OpOpen: "open", OpCreate: "create", OpRename: "rename", OpRemove: "remove", OpRemoveAll: "removeall",
-	OpMkdir: "mkdir", OpReadDir: "readdir", OpStat: "stat", OpChmod: "chmod", OpSyncDir: "syncdir",
+	OpMkdir: "mkdir", OpReadDir: "readdir", OpStat: "stat", OpChmod: "chmod", OpSetModTime: "setmodtime", OpSyncDir: "syncdir",
 	OpLock: "lock", OpDiskUsage: "statfs", OpRead: "read", OpWrite: "write", OpTruncate: "truncate",
 	OpSync: "sync", OpAllocate: "allocate",
 }
@@ -257,6 +259,13 @@ func (e *errFS) Chmod(name string, mode fs.FileMode) error {
 		return err
 	}
 	return e.inner.Chmod(name, mode)
+}
+
+func (e *errFS) SetModTime(name string, t time.Time) error {
+	if err := e.inject(Op{Kind: OpSetModTime, Name: name}); err != nil {
+		return err
+	}
+	return e.inner.SetModTime(name, t)
 }
 
 func (e *errFS) SyncDir(dir string) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestNthMatchingOperationFailsOnce(t *testing.T) {
@@ -84,23 +85,24 @@ func TestEveryOperationCanFail(t *testing.T) {
 				return nil
 			}))
 			calls := map[OpKind]func() error{
-				OpOpen:      func() error { _, err := e.Open(name); return err },
-				OpCreate:    func() error { _, err := e.Create(name + "2"); return err },
-				OpRename:    func() error { return e.Rename(name, name+"3") },
-				OpRemove:    func() error { return e.Remove(name) },
-				OpRemoveAll: func() error { return e.RemoveAll(name) },
-				OpMkdir:     func() error { return e.MkdirAll(name + "4") },
-				OpReadDir:   func() error { _, err := e.ReadDir(dir); return err },
-				OpStat:      func() error { _, err := e.Stat(name); return err },
-				OpChmod:     func() error { return e.Chmod(name, 0o600) },
-				OpSyncDir:   func() error { return e.SyncDir(dir) },
-				OpLock:      func() error { _, err := e.Lock(name + "5"); return err },
-				OpDiskUsage: func() error { _, _, err := e.DiskUsage(dir); return err },
-				OpRead:      func() error { _, err := f.ReadAt(make([]byte, 1), 0); return err },
-				OpWrite:     func() error { _, err := f.WriteAt([]byte("y"), 0); return err },
-				OpTruncate:  func() error { return f.Truncate(0) },
-				OpSync:      f.Sync,
-				OpAllocate:  func() error { return f.Allocate(0, 10) },
+				OpOpen:       func() error { _, err := e.Open(name); return err },
+				OpCreate:     func() error { _, err := e.Create(name + "2"); return err },
+				OpRename:     func() error { return e.Rename(name, name+"3") },
+				OpRemove:     func() error { return e.Remove(name) },
+				OpRemoveAll:  func() error { return e.RemoveAll(name) },
+				OpMkdir:      func() error { return e.MkdirAll(name + "4") },
+				OpReadDir:    func() error { _, err := e.ReadDir(dir); return err },
+				OpStat:       func() error { _, err := e.Stat(name); return err },
+				OpChmod:      func() error { return e.Chmod(name, 0o600) },
+				OpSetModTime: func() error { return e.SetModTime(name, time.Unix(1, 0)) },
+				OpSyncDir:    func() error { return e.SyncDir(dir) },
+				OpLock:       func() error { _, err := e.Lock(name + "5"); return err },
+				OpDiskUsage:  func() error { _, _, err := e.DiskUsage(dir); return err },
+				OpRead:       func() error { _, err := f.ReadAt(make([]byte, 1), 0); return err },
+				OpWrite:      func() error { _, err := f.WriteAt([]byte("y"), 0); return err },
+				OpTruncate:   func() error { return f.Truncate(0) },
+				OpSync:       f.Sync,
+				OpAllocate:   func() error { return f.Allocate(0, 10) },
 			}
 			if err := calls[kind](); !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%v", err)

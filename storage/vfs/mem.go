@@ -346,6 +346,19 @@ func (m *Mem) Chmod(name string, mode fs.FileMode) error {
 	return nil
 }
 
+// SetModTime sets the modification time of a file; a crash keeps it.
+func (m *Mem) SetModTime(name string, t time.Time) error {
+	m.announce(Op{Kind: OpSetModTime, Name: name})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node, err := m.lookup(name)
+	if err != nil {
+		return pathError("chtimes", name, err)
+	}
+	node.mod = t
+	return nil
+}
+
 // SyncDir makes the names in dir durable.
 func (m *Mem) SyncDir(dir string) error {
 	m.announce(Op{Kind: OpSyncDir, Name: dir})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,6 +49,8 @@ func (realFS) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir
 func (realFS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 func (realFS) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
+
+func (realFS) SetModTime(name string, t time.Time) error { return os.Chtimes(name, time.Time{}, t) }
 
 func (realFS) SyncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"time"
 )
 
 // ErrLocked says that another process (or another opener in this one) holds the lock file.
@@ -39,6 +40,8 @@ type FS interface {
 	Stat(name string) (fs.FileInfo, error)
 	// Chmod sets the permission bits.
 	Chmod(name string, mode fs.FileMode) error
+	// SetModTime sets the modification time of a file. It need not survive a power cut.
+	SetModTime(name string, t time.Time) error
 	// SyncDir makes creations, renames and removals in dir durable.
 	SyncDir(dir string) error
 	// Lock creates name when missing and takes an exclusive advisory lock on it, released by Close (which

@@ -1,0 +1,201 @@
+package storage
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gregor/storage/cleaner"
+	"gregor/storage/segment"
+)
+
+// Segments returns the segments for the cleaner and tiered storage, ascending; the last one is written to.
+func (l *Log) Segments() []*segment.Segment { return slices.Clone(l.state.Load().segments) }
+
+// SegmentOptions returns the options to create segments for ReplaceSegments with.
+func (l *Log) SegmentOptions() segment.Options { return l.segmentOptions() }
+
+// Generation counts truncations; see ReplaceSegments.
+func (s *State) Generation() int64 { return s.generation }
+
+// ReplaceSegments puts cleaned segments, written under segment.CleanedSuffix and closed for writing, in place
+// of consecutive sealed ones with the same records. A crash at any moment leaves either the old ones or, by the
+// .swap files, the new ones: after the first rename to .swap only the new ones.
+// A truncation since generation (of the State that the old ones come from) makes the new ones void:
+// ErrOffsetOutOfRange.
+func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64) error {
+	l.lockIdle()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	w := &l.w
+	if w.generation != generation {
+		return ErrOffsetOutOfRange
+	}
+	at := slices.Index(w.segments, old[0])
+	if at < 0 || at+len(old) >= len(w.segments) || !slices.Equal(w.segments[at:at+len(old)], old) {
+		return ErrOffsetOutOfRange // deleted meanwhile
+	}
+	if err := l.swapIn(cleaned, old); err != nil {
+		return l.fail("swap of cleaned segments", err)
+	}
+	segments := slices.Concat(w.segments[:at], cleaned, w.segments[at+len(old):])
+	w.setSegments(segments)
+	l.publish()
+	return nil
+}
+
+func (l *Log) swapIn(cleaned, old []*segment.Segment) error {
+	bases := map[int64]bool{}
+	for _, s := range cleaned {
+		bases[s.Base()] = true
+		if err := s.SyncAll(); err != nil {
+			return err
+		}
+	}
+	for _, s := range slices.Backward(cleaned) {
+		if err := s.ChangeSuffix(segment.SwapSuffix); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.SyncDir(l.w.dir); err != nil {
+		return err
+	}
+	for _, s := range old {
+		if err := s.Retire(); err != nil {
+			return err
+		}
+		l.discard(trashItem{segment: s})
+		if bases[s.Base()] {
+			continue
+		}
+		path, ok, err := l.w.producers.MarkSnapshotDeleted(s.Base())
+		if err != nil {
+			return err
+		}
+		if ok {
+			l.discard(trashItem{file: filepath.Base(path)})
+		}
+	}
+	for _, s := range cleaned {
+		if err := s.ChangeSuffix(""); err != nil {
+			return err
+		}
+	}
+	return l.fs.SyncDir(l.w.dir)
+}
+
+// setCleanedTo notes where the next cleaning starts, unless the log was truncated since generation.
+func (l *Log) setCleanedTo(offset, generation int64) error {
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if l.w.generation != generation {
+		return cleaner.ErrAborted
+	}
+	l.w.cleanedTo = offset
+	l.publish()
+	return nil
+}
+
+// cleanable is a log as the cleaner sees it.
+type cleanable struct {
+	m *Manager
+	l *Log
+	d *logDir
+}
+
+var _ cleaner.Log = cleanable{}
+
+func (c cleanable) partition() TopicPartition {
+	return TopicPartition{Topic: c.l.Topic(), Partition: c.l.Partition()}
+}
+
+// Name implements cleaner.Log.
+func (c cleanable) Name() string { return c.partition().String() }
+
+// Dir implements cleaner.Log.
+func (c cleanable) Dir() string { return c.d.path }
+
+// View implements cleaner.Log.
+func (c cleanable) View() cleaner.View {
+	s, config := c.l.State(), c.l.config.Load()
+	return cleaner.View{
+		Offsets:  cleaner.Offsets{LogStart: s.LogStartOffset, LastStable: s.LastStableOffset, LogEnd: s.LogEndOffset, CleanedTo: s.CleanedTo},
+		Segments: s.segments, Generation: s.generation,
+		Policy: cleaner.Policy{
+			Delete: config.CleanupDelete, MinDirtyRatio: config.MinCleanableDirtyRatio, MinLagMillis: config.MinCompactionLagMillis,
+			MaxLagMillis: config.MaxCompactionLagMillis, DeleteRetentionMillis: config.DeleteRetentionMillis,
+			SegmentBytes: config.SegmentBytes, SegmentIndexBytes: config.SegmentIndexBytes,
+			MaxDecompressedBytes: int64(config.MaxDecompressedMessageBytes),
+		},
+	}
+}
+
+// Check implements cleaner.Log.
+func (c cleanable) Check(v *cleaner.View) error {
+	if c.l.failure.Load() != nil || c.l.state.Load().generation != v.Generation || !c.l.config.Load().CleanupCompact {
+		return cleaner.ErrAborted
+	}
+	return nil
+}
+
+// HighWatermark implements cleaner.Log.
+func (c cleanable) HighWatermark() int64 { return c.l.State().HighWatermark }
+
+// LastRecords implements cleaner.Log.
+func (c cleanable) LastRecords() map[int64]cleaner.LastRecord {
+	states := c.l.ActiveProducers()
+	last := make(map[int64]cleaner.LastRecord, len(states))
+	for i := range states {
+		last[states[i].ProducerID] = cleaner.LastRecord{LastOffset: states[i].LastOffset(), Epoch: states[i].Epoch}
+	}
+	return last
+}
+
+// Flush implements cleaner.Log.
+func (c cleanable) Flush(upTo int64) error { return abortedIfGone(c.l.Flush(upTo)) }
+
+// Create implements cleaner.Log.
+func (c cleanable) Create(base int64) (*segment.Segment, error) {
+	return segment.Create(c.l.Dir(), base, nowMillis(), segment.CleanedSuffix, c.l.segmentOptions())
+}
+
+// Replace implements cleaner.Log.
+func (c cleanable) Replace(v *cleaner.View, cleaned *segment.Segment, old []*segment.Segment) error {
+	return abortedIfGone(c.l.ReplaceSegments([]*segment.Segment{cleaned}, old, v.Generation))
+}
+
+// SetCleanedTo implements cleaner.Log.
+func (c cleanable) SetCleanedTo(v *cleaner.View, offset int64) error {
+	if err := c.l.setCleanedTo(offset, v.Generation); err != nil {
+		return abortedIfGone(err)
+	}
+	c.m.checkpointCleaned(c.d)
+	return nil
+}
+
+// DeleteOldSegments implements cleaner.Log.
+func (c cleanable) DeleteOldSegments(now time.Time) error {
+	_, err := c.l.DeleteOldSegments(now)
+	return abortedIfGone(err)
+}
+
+// Fail implements cleaner.Log.
+func (c cleanable) Fail(err error) {
+	_ = c.l.fail("cleaning", err)
+	c.l.report()
+}
+
+// abortedIfGone translates what a log answers that was truncated, closed or has failed, which it has reported
+// itself.
+func abortedIfGone(err error) error {
+	if errors.Is(err, ErrOffsetOutOfRange) || errors.Is(err, ErrClosed) || errors.Is(err, ErrStorage) {
+		return errors.Join(cleaner.ErrAborted, err)
+	}
+	return err
+}
