@@ -25,21 +25,7 @@ import (
 func loadKafka(t *testing.T, dir string) (*groupcoord.Coordinator, *coordinatortest.Log) {
 	t.Helper()
 	log := coordinatortest.NewLog(true)
-	for p := range int32(3) {
-		raw, err := os.ReadFile(fmt.Sprintf("testdata/kafka/%s/%d.log", dir, p)) //nolint:forbidigo // testdata
-		if err != nil {
-			t.Fatal(err)
-		}
-		var end int64
-		for b, err := range record.Batches(raw) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			log.Put(p, b)
-			end = b.NextOffset()
-		}
-		log.SetHighWatermark(p, end)
-	}
+	fill(t, log, dir)
 	c := groupcoord.New(groupcoord.Options{Config: groupcoord.DefaultConfig(), Log: log, NumPartitions: func() int32 { return 3 }})
 	t.Cleanup(c.Close)
 	for p := range int32(3) {
@@ -225,4 +211,78 @@ func TestPartitionOfAGroupIsKafkas(t *testing.T) {
 			t.Errorf("%q is in partition %d, want %d", id, got, want)
 		}
 	}
+}
+
+// TestKafkasGroupsExpireAsInKafka lets the recorded groups time out with
+// offsets.retention.minutes=1: as in the recording only the share group is left,
+// and what is written for the others are the same tombstones. (Members of
+// streams groups do not time out here yet.)
+func TestKafkasGroupsExpireAsInKafka(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Kafka's timestamps count, so the clock has to be past them.
+		time.Sleep(time.Until(time.UnixMilli(1795981700000))) //nolint:forbidigo // the fake clock of synctest
+		log := coordinatortest.NewLog(true)
+		cfg := groupcoord.DefaultConfig()
+		cfg.Offsets.RetentionMillis, cfg.RetentionCheckInterval = 60_000, 10*time.Second
+		fill(t, log, "live")
+		before := [3]int{len(log.Batches(0)), len(log.Batches(1)), len(log.Batches(2))}
+		c := groupcoord.New(groupcoord.Options{Config: cfg, Log: log, NumPartitions: func() int32 { return 3 }})
+		defer c.Close()
+		for p := range int32(3) {
+			log.Lead(p, 5)
+			c.Elect(p, 5)
+		}
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // the fake clock of synctest
+		equal(t, listAll(t.Context(), c), []string{"ok", "share-1 share share Stable", "streams-1 streams streams Stable"})
+
+		expired := coordinatortest.NewLog(true)
+		fill(t, expired, "expired")
+		for p := range int32(3) {
+			equal(t, lastValues(t, log.Batches(p)[before[p]:]), lastValues(t, expired.Batches(p)[before[p]:]))
+		}
+	})
+}
+
+// fill puts recorded segments into a log.
+func fill(t *testing.T, log *coordinatortest.Log, dir string) {
+	t.Helper()
+	for p := range int32(3) {
+		raw, err := os.ReadFile(fmt.Sprintf("testdata/kafka/%s/%d.log", dir, p)) //nolint:forbidigo // testdata
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b, err := range record.Batches(raw) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Put(p, b)
+			log.SetHighWatermark(p, b.NextOffset())
+		}
+	}
+}
+
+// lastValues lists the keys of the batches, and whether each is deleted in the
+// end; without the groups of types that are not served.
+func lastValues(t *testing.T, batches []record.Batch) []string {
+	t.Helper()
+	last := map[string]string{}
+	for _, b := range batches {
+		for rec, err := range b.Records(record.Limits{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &script{t: t}
+			key := s.showRecord(b, record.Record{Key: rec.Key})
+			if strings.Contains(key, "Share") || strings.Contains(key, "Streams") || strings.Contains(key, "streams-1") || strings.Contains(key, "share-1") {
+				continue
+			}
+			last[fmt.Sprintf("%x", rec.Key)] = fmt.Sprintf("%s deleted=%v", key, rec.Value == nil)
+		}
+	}
+	out := make([]string, 0, len(last))
+	for _, text := range last {
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -27,7 +27,7 @@ type consumerActor struct {
 // TestRandomConsumersNeverShareAPartition plays well-behaved consumers under
 // failures: at no time do two of them own the same partition.
 func TestRandomConsumersNeverShareAPartition(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &consumerWorld{t: t, g: newGregor(t), rng: rand.New(rand.NewPCG(seed, 3))}

@@ -41,7 +41,7 @@ type actor struct {
 }
 
 func TestRandomMembersNeverSplitTheGroupOrLoseACommit(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGregor(t)

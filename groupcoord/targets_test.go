@@ -41,7 +41,7 @@ type gregor struct {
 }
 
 // topicIDs are the topics of the tests.
-var topicIDs = map[string]protocol.UUID{"t": {1}, "u": {2}, "v": {3}}
+var topicIDs = map[string]protocol.UUID{"t": {1}, "u": {2}, "v": {3}, "v2": {4}}
 
 func newGregor(t testing.TB) *gregor {
 	cfg := groupcoord.DefaultConfig()
@@ -300,7 +300,7 @@ type kafkaConn struct {
 func newKafka(t testing.TB, addr, script string) *kafka {
 	k := &kafka{t: t, addr: addr, conns: map[string]*kafkaConn{}, group: fmt.Sprintf("%s.%d.", script, time.Now().UnixNano())}
 	create := kmsg.NewPtrCreateTopicsRequest()
-	for name := range topicIDs {
+	for _, name := range []string{"t", "u", "v"} {
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 4, 1
 		create.Topics = append(create.Topics, topic)

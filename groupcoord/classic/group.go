@@ -103,20 +103,9 @@ func (g *Group) State() State { return g.state }
 // out do not count.
 func (g *Group) IsEmpty() bool { return g.state == Empty }
 
-// IsSimple reports whether the group only stores offsets.
-func (g *Group) IsSimple() bool {
-	return g.ProtocolType == "" && g.IsEmpty() && len(g.pendingJoin) == 0
-}
-
 // Members returns the members in the order they joined. The caller must not
 // change the slice.
 func (g *Group) Members() []*Member { return g.order }
-
-// Member returns a member by id, or nil.
-func (g *Group) Member(id string) *Member { return g.members[id] }
-
-// Leader returns the leader's member id, empty when there is none.
-func (g *Group) Leader() string { return g.leader }
 
 // Protocol returns the protocol of the generation, nil when there is none.
 func (g *Group) Protocol() *string { return g.protocol }

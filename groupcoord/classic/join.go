@@ -43,11 +43,6 @@ func (r *request) reason() string {
 	return *r.Reason
 }
 
-// ValidSession reports whether a session timeout is within bounds.
-func (m *Manager) ValidSession(sessionTimeoutMillis int32) bool {
-	return sessionTimeoutMillis >= m.cfg.MinSessionTimeoutMillis && sessionTimeoutMillis <= m.cfg.MaxSessionTimeoutMillis
-}
-
 // Join handles a JoinGroup. reply gets the answer, perhaps much later, and only
 // the first one counts. isNew says that the group was made for this request:
 // then it is written even if the request changes nothing else.

@@ -16,11 +16,6 @@ import (
 func invalid(message string) error { return protocol.NewError(kerr.InvalidRequest.Code, message) }
 
 // Validate checks what can be said about a heartbeat without its group.
-func (m *Manager) Validate(req *kmsg.ConsumerGroupHeartbeatRequest) error {
-	return Validate(req, m.Config.Assignors)
-}
-
-// Validate checks what can be said about a heartbeat without its group.
 func Validate(req *kmsg.ConsumerGroupHeartbeatRequest, assignors []string) error {
 	blank := func(s *string) bool { return s != nil && strings.TrimSpace(*s) == "" }
 	if (req.Version >= 1 || req.MemberEpoch > 0 || req.MemberEpoch == leaveEpoch) && blank(&req.MemberID) {

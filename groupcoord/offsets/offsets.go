@@ -91,9 +91,6 @@ func NewStore(registry *timeline.Registry, cfg Config) *Store {
 	}
 }
 
-// Count returns how many groups have committed offsets.
-func (s *Store) Count() int { return s.committed.groups.Len() }
-
 // Get returns the newest committed offset, nil when there is none.
 func (s *Store) Get(group, topic string, partition int32) *Offset {
 	return s.committed.get(group, topic, partition)

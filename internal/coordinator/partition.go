@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -207,6 +208,8 @@ func (p *partition[R, M]) serve() error {
 		case <-p.ctx.Done():
 			return nil
 		case <-p.wake:
+			// Others are about to come: what they write shares the append.
+			runtime.Gosched()
 		case <-alarm.C:
 		}
 		p.commit()

@@ -33,6 +33,7 @@ type partition struct {
 	watchers map[int]func(int64)
 	nextID   int
 	readGate chan struct{}
+	discard  bool
 }
 
 // NewLog returns a log without partitions. With autoCommit the high watermark
@@ -77,6 +78,13 @@ func (l *Log) FailVerification(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.verifyErr = err
+}
+
+// Discard drops what is appended to a partition, for benchmarks.
+func (l *Log) Discard(id int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.get(id).discard = true
 }
 
 // SetAutoCommit changes whether the high watermark follows each append.
@@ -194,7 +202,9 @@ func (l *Log) Append(_ context.Context, a coordinator.Append) (int64, error) {
 	b := slices.Clone(a.Batch)
 	b.SetBaseOffset(p.offsets.LogEnd)
 	b.SetLeaderEpoch(p.epoch)
-	p.batches = append(p.batches, b)
+	if !p.discard {
+		p.batches = append(p.batches, b)
+	}
 	p.offsets.LogEnd = b.NextOffset()
 	end, autoCommit := p.offsets.LogEnd, l.autoCommit
 	l.mu.Unlock()
