@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -27,7 +28,7 @@ func (h *describeCluster) handle(_ context.Context, c *Call) kmsg.Response {
 	resp.EndpointType = endpointBrokers
 	if req.Version >= 1 && req.EndpointType != endpointBrokers {
 		err := kerr.UnsupportedEndpointType
-		text := "Unsupported endpoint type"
+		text := fmt.Sprintf("Unsupported endpoint type %d", req.EndpointType)
 		if req.EndpointType == endpointControllers {
 			err, text = kerr.MismatchedEndpointType, "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 		}

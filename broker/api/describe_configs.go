@@ -44,9 +44,12 @@ func (h *describeConfigs) handle(_ context.Context, c *Call) kmsg.Response {
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
 		d := describer{cfg: h.node.Config(), synonyms: req.IncludeSynonyms, docs: req.IncludeDocumentation, keys: r.ConfigNames}
-		err := h.describe(&d, img, r)
-		if err != nil {
-			out.ErrorCode, out.ErrorMessage = protocol.ErrorCode(err), message(err)
+		out.ErrorMessage = new(string) // empty, not null, without an error and for a topic that is not there
+		if err := h.describe(&d, img, r); err != nil {
+			out.ErrorCode = protocol.ErrorCode(err)
+			if out.ErrorCode != kerr.UnknownTopicOrPartition.Code {
+				out.ErrorMessage = message(err)
+			}
 			d.out = nil
 		}
 		out.Configs = d.out
@@ -86,6 +89,8 @@ func (h *describeConfigs) describe(d *describer, img *image.Image, r kmsg.Descri
 			return invalid("Group name must not be empty")
 		}
 		d.withBrokerSynonyms(configdef.Group(), img.Configs.Group(r.ResourceName), sourceGroup)
+	case kmsg.ConfigResourceTypeUnknown:
+		return kerr.InvalidRequest
 	default:
 		return invalid("Unsupported resource type: %d", r.ResourceType)
 	}
@@ -189,6 +194,9 @@ func (d *describer) withBrokerSynonyms(t *configdef.Table, overrides map[string]
 			if v := d.cfg.Fallback(k); v.Text != nil {
 				value = v.Text
 			}
+		}
+		if source == sourceGroup && len(k.Synonyms) == 0 && k.Default != nil {
+			chain = append(chain, synonym(k.Name, k.Default, kmsg.ConfigSourceDefaultConfig))
 		}
 		if text, ok := overrides[k.Name]; ok {
 			value = &text

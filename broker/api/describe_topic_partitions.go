@@ -55,7 +55,9 @@ func (h *describeTopicPartitions) handle(_ context.Context, c *Call) kmsg.Respon
 			if checkTopicName(name) != nil {
 				e = kerr.InvalidTopicException
 			}
-			resp.Topics = append(resp.Topics, describeTopicError(name, e))
+			x := describeTopicError(name, e)
+			x.AuthorizedOperations = topicOperations
+			resp.Topics = append(resp.Topics, x)
 			continue
 		}
 		if !d.add(t) {

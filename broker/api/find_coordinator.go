@@ -47,7 +47,11 @@ func (h *findCoordinator) handle(_ context.Context, c *Call) kmsg.Response {
 		return resp
 	}
 	for _, key := range req.CoordinatorKeys {
-		resp.Coordinators = append(resp.Coordinators, h.find(img, c.Conn.ListenerName(), req, key))
+		x := h.find(img, c.Conn.ListenerName(), req, key)
+		if x.ErrorMessage == nil {
+			x.ErrorMessage = new(string) // empty, not null, as in Kafka
+		}
+		resp.Coordinators = append(resp.Coordinators, x)
 	}
 	return resp
 }

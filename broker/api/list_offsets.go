@@ -9,7 +9,6 @@ import (
 
 	"gregor/broker/replica"
 	"gregor/kraft/image"
-	"gregor/protocol"
 	"gregor/storage"
 )
 
@@ -225,14 +224,13 @@ func (h *describeProducers) handle(_ context.Context, c *Call) kmsg.Response {
 			x := kmsg.NewDescribeProducersResponseTopicPartition()
 			x.Partition = index
 			x.ActiveProducers = []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{}
-			part, err := lookup(img, h.parts, t.Topic, index)
+			err := checkTopicName(t.Topic)
 			if err == nil {
-				err = h.describe(part, &x)
+				err = h.describe(img, t.Topic, &x)
 			}
 			x.ErrorCode = code(h.log, "DescribeProducers", err)
-			if err != nil {
-				m := protocol.ErrorMessageOf(err)
-				x.ErrorMessage = &m
+			if err != nil && x.ErrorCode != kerr.UnknownTopicOrPartition.Code {
+				x.ErrorMessage = message(err)
 			}
 			out.Partitions = append(out.Partitions, x)
 		}
@@ -241,7 +239,11 @@ func (h *describeProducers) handle(_ context.Context, c *Call) kmsg.Response {
 	return resp
 }
 
-func (h *describeProducers) describe(part *replica.Partition, x *kmsg.DescribeProducersResponseTopicPartition) error {
+func (h *describeProducers) describe(img *image.Image, topic string, x *kmsg.DescribeProducersResponseTopicPartition) error {
+	part, err := lookup(img, h.parts, topic, x.Partition)
+	if err != nil {
+		return err
+	}
 	if _, leading := part.Leading(); !leading {
 		return kerr.NotLeaderForPartition
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -97,13 +98,22 @@ func anyAliveBroker(img *image.Image) int32 {
 func (h *metadataAPI) topics(v topicView, req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
 	var create []string
 	seen := make(map[string]bool, len(req.Topics))
+	byID := slices.ContainsFunc(req.Topics, func(t kmsg.MetadataRequestTopic) bool { return t.TopicID != protocol.ZeroUUID })
 	for _, t := range req.Topics {
-		if t.Topic == nil {
+		if byID {
+			// One id makes it a request by ids: names beside it are not looked at.
+			if t.TopicID == protocol.ZeroUUID {
+				continue
+			}
 			if topic := v.img.Topics.ByID(t.TopicID); topic != nil {
 				resp.Topics = append(resp.Topics, v.topic(topic))
 			} else {
 				resp.Topics = append(resp.Topics, metadataTopicError(nil, t.TopicID, kerr.UnknownTopicID))
 			}
+			continue
+		}
+		if t.Topic == nil {
+			resp.Topics = append(resp.Topics, metadataTopicError(nil, t.TopicID, kerr.UnknownTopicID))
 			continue
 		}
 		name := *t.Topic
@@ -123,6 +133,7 @@ func (h *metadataAPI) topics(v topicView, req *kmsg.MetadataRequest, resp *kmsg.
 		}
 		x := metadataTopicError(&name, protocol.ZeroUUID, err)
 		x.IsInternal = isInternal(name)
+		x.AuthorizedOperations = operations(v.operations, topicOperations)
 		resp.Topics = append(resp.Topics, x)
 	}
 	if len(create) > 0 {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -210,7 +211,20 @@ func (h *groups) deleteOffsets(ctx context.Context, c *Call) kmsg.Response {
 	req.Topics = kept
 	resp := h.coordinator.OffsetDelete(ctx, req)
 	if resp.ErrorCode == 0 {
-		resp.Topics = append(resp.Topics, refused...)
+		resp.Topics = mergeDeleted(resp.Topics, refused)
 	}
 	return resp
+}
+
+// mergeDeleted puts the partitions that were refused beside those of the same topic that were not.
+func mergeDeleted(topics, refused []kmsg.OffsetDeleteResponseTopic) []kmsg.OffsetDeleteResponseTopic {
+	for _, bad := range refused {
+		i := slices.IndexFunc(topics, func(t kmsg.OffsetDeleteResponseTopic) bool { return t.Topic == bad.Topic })
+		if i < 0 {
+			topics = append(topics, bad)
+			continue
+		}
+		topics[i].Partitions = append(topics[i].Partitions, bad.Partitions...)
+	}
+	return topics
 }
