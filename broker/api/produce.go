@@ -211,7 +211,8 @@ func (h *produce) options(part *replica.Partition, a appendCall, version int16) 
 // told where the records are at fault.
 func (h *produce) refuse(w *produceWork, a appendCall, out *protocol.ProducePartitionResponse, part *replica.Partition, err error) {
 	out.ErrorCode = code(h.log, "Produce", err)
-	if bad, ok := errors.AsType[*record.ProduceError](err); ok {
+	bad, ok := errors.AsType[*record.ProduceError](err)
+	if ok && (len(bad.RecordErrors) > 0 || bad.Unreadable) {
 		text := bad.Message
 		out.ErrorMessage = &text
 		for _, e := range bad.RecordErrors {
@@ -225,7 +226,7 @@ func (h *produce) refuse(w *produceWork, a appendCall, out *protocol.ProducePart
 	case kerr.UnknownTopicOrPartition.Code, kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code, kerr.CorruptMessage.Code,
 		kerr.KafkaStorageError.Code, kerr.InvalidRequiredAcks.Code, kerr.InvalidTopicException.Code:
 	default:
-		if part != nil {
+		if part != nil && (bad == nil || !bad.BeforeLog) {
 			out.LogStartOffset = part.State().LogStartOffset
 		}
 	}

@@ -57,6 +57,10 @@ type ProduceError struct {
 	Message string
 	// RecordErrors lists the records at fault, if the fault is one of records.
 	RecordErrors []RecordError
+	// BeforeLog is set when the records field as a whole is at fault: Kafka refuses it before it looks for the log.
+	BeforeLog bool
+	// Unreadable is set when the field cannot be cut into batches.
+	Unreadable bool
 }
 
 // Error returns the message with the name of the protocol error.
@@ -67,6 +71,23 @@ func (e *ProduceError) Unwrap() error { return e.Err }
 
 func refuse(err *kerr.Error, format string, args ...any) *ProduceError {
 	return &ProduceError{Err: err, Message: fmt.Sprintf(format, args...)}
+}
+
+// refuseWhole refuses the records field as a whole.
+func refuseWhole(err *kerr.Error, format string, args ...any) *ProduceError {
+	e := refuse(err, format, args...)
+	e.BeforeLog = true
+	return e
+}
+
+// unreadableField refuses what cannot be cut into batches, in Kafka's words.
+func unreadableField(in []byte, err error, o *ProduceOptions) *ProduceError {
+	e := refuseWhole(kerr.CorruptMessage, "%v in topic partition %s", err, o.TopicPartition)
+	if len(in) > magicPos && in[magicPos] > 2 {
+		e.Message = fmt.Sprintf("Invalid magic found in record: %d", int8(in[magicPos]))
+	}
+	e.Unreadable = true
+	return e
 }
 
 // zstdRequestVersion is the first Produce version that may carry zstd (KIP-110).
@@ -105,24 +126,24 @@ func soleBatch(in []byte, o *ProduceOptions) (Batch, *ProduceError) {
 	b, rest, err := Next(in)
 	switch {
 	case errors.Is(err, ErrCorrupt):
-		return nil, refuse(kerr.CorruptMessage, "%v in topic partition %s", err, o.TopicPartition)
+		return nil, unreadableField(in, err, o)
 	case err != nil:
-		return nil, refuse(kerr.InvalidRecord,
+		return nil, refuseWhole(kerr.InvalidRecord,
 			"Produce requests with version %d must have at least one record batch per partition", o.RequestVersion)
 	case b.Magic() != 2:
-		return nil, refuse(kerr.InvalidRecord,
+		return nil, refuseWhole(kerr.InvalidRecord,
 			"Produce requests with version %d are only allowed to contain record batches with magic version 2",
 			o.RequestVersion)
 	case b.Codec() == CodecZstd && o.RequestVersion < zstdRequestVersion:
-		return nil, refuse(kerr.UnsupportedCompressionType,
+		return nil, refuseWhole(kerr.UnsupportedCompressionType,
 			"Produce requests with version %d are not allowed to use ZStandard compression", o.RequestVersion)
 	}
 	if _, _, err = Next(rest); err == nil {
-		return nil, refuse(kerr.InvalidRecord,
+		return nil, refuseWhole(kerr.InvalidRecord,
 			"Produce requests with version %d are only allowed to contain exactly one record batch per partition",
 			o.RequestVersion)
 	} else if errors.Is(err, ErrCorrupt) {
-		return nil, refuse(kerr.CorruptMessage, "%v in topic partition %s", err, o.TopicPartition)
+		return nil, unreadableField(rest, err, o)
 	}
 	return b, nil
 }

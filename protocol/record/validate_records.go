@@ -124,8 +124,8 @@ func (v *produceValidator) timestampFault(timestamp int64, raw *rawRecord) strin
 		return ""
 	}
 	if v.batch.TimestampType() == LogAppendTime {
-		return fmt.Sprintf("Invalid timestamp type in message with offset %d. "+
-			"Producer should not set timestamp type to LogAppendTime.", raw.offsetDelta)
+		return fmt.Sprintf("Invalid timestamp type in message DefaultRecord(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes). "+
+			"Producer should not set timestamp type to LogAppendTime.", raw.offsetDelta, timestamp, len(raw.key), len(raw.value))
 	}
 	return ""
 }
