@@ -11,8 +11,8 @@ FUZZTIME ?= 30s
 FUZZJOBS ?= 2
 # Arguments for `make run`: make run ARGS="server.properties --override num.partitions=3"
 ARGS ?=
-# What `make bench` runs.
-BENCH ?= .
+# Arguments for `make bench`: make bench BENCH_ARGS="-full -only produce"; go run ./bench -h lists them.
+BENCH_ARGS ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 GOLANGCI_VERSION := v2.15.0
@@ -67,8 +67,8 @@ lint: $(GOLANGCI) ## run golangci-lint at its pinned version
 $(GOLANGCI):
 	GOBIN='$(dir $@)' GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
-bench: ## run the Go benchmarks that match BENCH (all)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: tools ## measure Gregor side by side with Apache Kafka
+	cd compat-tests && $(GO) run ./bench $(BENCH_ARGS)
 
 bench-once:
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
