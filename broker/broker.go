@@ -170,13 +170,14 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		},
 	})
 	b.dynamic.replicas = b.replicas
+	b.controllers.settle = b.settle
 	b.dynamic.changed = append(b.dynamic.changed, func(c *config.Config) { b.network.SetLimits(connectionLimits(c)) })
 	b.groups = groupcoord.New(groupcoord.Options{
 		Config: groupConfig(b.cfg), Log: &topicLog{topic: consumerOffsets, replicas: b.replicas}, Logger: b.log,
-		NumPartitions: b.groupPartitions,
+		NumPartitions: b.groupPartitions, Image: b.node.Image,
 	})
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
-	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, wakeOnImage{b.lifecycle}} {
+	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
 		b.node.Register(p)
 	}
 	deps.Replicas, deps.Groups = b.replicas, b.groups

@@ -78,21 +78,24 @@ func (l *logLoading) tell() {
 	}
 }
 
-// wakeOnImage lets the lifecycle see at once that its metadata has caught up.
-type wakeOnImage struct{ lifecycle *lifecycle }
+// wakeOnImage lets the lifecycle see at once that its metadata has caught up: once for each registration, since a
+// heartbeat may itself lead to a new image.
+type wakeOnImage struct {
+	lifecycle *lifecycle
+	told      int64 // the epoch that the lifecycle was woken for
+}
 
 // Name implements image.Publisher.
-func (w wakeOnImage) Name() string { return "lifecycle" }
+func (w *wakeOnImage) Name() string { return "lifecycle" }
 
 // Publish implements image.Publisher.
-func (w wakeOnImage) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
-	select {
-	case <-w.lifecycle.unfenced:
-	default:
-		if img.Provenance.Offset >= w.lifecycle.Epoch() {
-			w.lifecycle.wake()
-		}
+func (w *wakeOnImage) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
+	epoch := w.lifecycle.Epoch()
+	if epoch < 0 || epoch == w.told || img.Provenance.Offset < epoch {
+		return
 	}
+	w.told = epoch
+	w.lifecycle.wake()
 }
 
 // dirFailed is told when a log directory goes offline: the controller learns of it with the next heartbeat, and

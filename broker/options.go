@@ -13,6 +13,7 @@ import (
 	"gregor/broker/config"
 	"gregor/broker/network"
 	"gregor/groupcoord"
+	"gregor/groupcoord/consumer"
 	"gregor/kraft"
 	"gregor/kraft/quorum"
 	"gregor/protocol/record"
@@ -153,6 +154,7 @@ func groupConfig(c *config.Config) groupcoord.Config {
 	out.Classic.MaxSize = int(c.Groups.MaxSize)
 	out.Classic.InitialRebalanceDelay = millis(int64(c.Groups.InitialRebalanceMillis))
 	out.Classic.MinSessionTimeoutMillis, out.Classic.MaxSessionTimeoutMillis = c.Groups.MinSessionMillis, c.Groups.MaxSessionMillis
+	setConsumerGroups(&out, c.Groups)
 	out.Offsets.MetadataMaxBytes = int(c.Offsets.MetadataMaxBytes)
 	out.Offsets.RetentionMillis = c.Offsets.OffsetsRetention().Milliseconds()
 	out.RetentionCheckInterval = millis(c.Offsets.RetentionCheckMs)
@@ -160,6 +162,23 @@ func groupConfig(c *config.Config) groupcoord.Config {
 	out.LoadBufferBytes = int(c.Offsets.LoadBufferBytes)
 	out.Compression = record.Codec(c.Offsets.TopicCodec)
 	return out
+}
+
+// setConsumerGroups sets what is about groups of the consumer protocol (KIP-848).
+func setConsumerGroups(out *groupcoord.Config, g config.Groups) {
+	times := func(session, heartbeat, assignment int32) consumer.GroupConfig {
+		return consumer.GroupConfig{
+			SessionTimeout: millis(int64(session)), HeartbeatInterval: millis(int64(heartbeat)), AssignmentInterval: millis(int64(assignment)),
+		}
+	}
+	out.Consumer.Assignors, out.Consumer.MaxSize = g.ConsumerAssignors, int(g.ConsumerMaxSize)
+	out.Consumer.RegexRefreshInterval = millis(int64(g.ConsumerRegexRefreshMillis))
+	out.Consumer.Defaults = times(g.ConsumerSessionMillis, g.ConsumerHeartbeatMillis, g.ConsumerAssignmentMillis)
+	out.ConsumerBounds.Min = times(g.ConsumerMinSessionMillis, g.ConsumerMinHeartbeatMillis, g.ConsumerMinAssignmentMillis)
+	out.ConsumerBounds.Max = times(g.ConsumerMaxSessionMillis, g.ConsumerMaxHeartbeatMillis, g.ConsumerMaxAssignmentMillis)
+	policy := strings.ToLower(g.ConsumerMigrationPolicy)
+	out.Migration.Upgrade = policy == "upgrade" || policy == "bidirectional"
+	out.Migration.Downgrade = policy == "downgrade" || policy == "bidirectional"
 }
 
 // networkOptions are the limits of the network layer.

@@ -85,6 +85,8 @@ func brokerEntries(d Deps) []Entry {
 		waiting(protocol.KeyListGroups, g.list),
 		waiting(protocol.KeyDeleteGroups, g.remove),
 		waiting(protocol.KeyOffsetDelete, g.deleteOffsets),
+		waiting(protocol.KeyConsumerGroupHeartbeat, g.consumerHeartbeat),
+		waiting(protocol.KeyConsumerGroupDescribe, g.consumerDescribe),
 		on(protocol.KeyDeleteRecords, (&deleteRecords{images: d.Node.Images, parts: d.Replicas, log: d.Logger}).handle),
 		waiting(protocol.KeyInitProducerId, (&initProducerID{ids: d.ProducerIDs, log: d.Logger}).handle),
 		on(protocol.KeyOffsetForLeaderEpoch, (&offsetForLeaderEpoch{images: d.Node.Images, parts: d.Replicas, log: d.Logger}).handle),

@@ -187,24 +187,24 @@ type Offsets struct {
 
 // Groups holds the settings of the group coordinator (classic and KIP-848 protocols).
 type Groups struct {
-	Protocols                  []string `kafka:"group.coordinator.rebalance.protocols"`
-	MinSessionMillis           int32    `kafka:"group.min.session.timeout.ms"`
-	MaxSessionMillis           int32    `kafka:"group.max.session.timeout.ms"`
-	InitialRebalanceMillis     int32    `kafka:"group.initial.rebalance.delay.ms"`
-	MaxSize                    int32    `kafka:"group.max.size"`
-	ConsumerSessionMillis      int32    `kafka:"group.consumer.session.timeout.ms"`
-	ConsumerMinSessionMillis   int32    `kafka:"group.consumer.min.session.timeout.ms"`
-	ConsumerMaxSessionMillis   int32    `kafka:"group.consumer.max.session.timeout.ms"`
-	ConsumerHeartbeatMillis    int32    `kafka:"group.consumer.heartbeat.interval.ms"`
-	ConsumerMinHeartbeatMillis int32    `kafka:"group.consumer.min.heartbeat.interval.ms"`
-	ConsumerMaxHeartbeatMillis int32    `kafka:"group.consumer.max.heartbeat.interval.ms"`
-	ConsumerMaxSize            int32    `kafka:"group.consumer.max.size"`
-	ConsumerAssignors          []string `kafka:"group.consumer.assignors"`
-	ConsumerMigrationPolicy    string   `kafka:"group.consumer.migration.policy"`
-	ConsumerRegexRefreshMillis int32    `kafka:"group.consumer.regex.refresh.interval.ms"`
-	ConsumerAssignmentMillis   int32    `kafka:"group.consumer.assignment.interval.ms"`
-	AppendLingerMillis         int32    `kafka:"group.coordinator.append.linger.ms"`
-	CachedBufferMaxBytes       int32    `kafka:"group.coordinator.cached.buffer.max.bytes"`
+	Protocols                   []string `kafka:"group.coordinator.rebalance.protocols"`
+	MinSessionMillis            int32    `kafka:"group.min.session.timeout.ms"`
+	MaxSessionMillis            int32    `kafka:"group.max.session.timeout.ms"`
+	InitialRebalanceMillis      int32    `kafka:"group.initial.rebalance.delay.ms"`
+	MaxSize                     int32    `kafka:"group.max.size"`
+	ConsumerSessionMillis       int32    `kafka:"group.consumer.session.timeout.ms"`
+	ConsumerMinSessionMillis    int32    `kafka:"group.consumer.min.session.timeout.ms"`
+	ConsumerMaxSessionMillis    int32    `kafka:"group.consumer.max.session.timeout.ms"`
+	ConsumerHeartbeatMillis     int32    `kafka:"group.consumer.heartbeat.interval.ms"`
+	ConsumerMinHeartbeatMillis  int32    `kafka:"group.consumer.min.heartbeat.interval.ms"`
+	ConsumerMaxHeartbeatMillis  int32    `kafka:"group.consumer.max.heartbeat.interval.ms"`
+	ConsumerMaxSize             int32    `kafka:"group.consumer.max.size"`
+	ConsumerAssignors           []string `kafka:"group.consumer.assignors"`
+	ConsumerMigrationPolicy     string   `kafka:"group.consumer.migration.policy"`
+	ConsumerRegexRefreshMillis  int32    `kafka:"group.consumer.regex.refresh.interval.ms"`
+	ConsumerAssignmentMillis    int32    `kafka:"group.consumer.assignment.interval.ms"`
+	ConsumerMinAssignmentMillis int32    `kafka:"group.consumer.min.assignment.interval.ms"`
+	ConsumerMaxAssignmentMillis int32    `kafka:"group.consumer.max.assignment.interval.ms"`
 }
 
 // Producers holds the settings of producer ids and transactions.
