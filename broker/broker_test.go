@@ -403,3 +403,31 @@ func TestControllerIsListedOnItsOwnListener(t *testing.T) {
 		return
 	}
 }
+
+func TestTopicIsThereAndGoneAtOnceForWhoeverAsked(t *testing.T) {
+	n := newTestNode(t)
+	cl := n.client()
+	exists := func() bool {
+		req := kmsg.NewPtrMetadataRequest()
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr("t")
+		req.Topics = append(req.Topics, topic)
+		resp, err := req.RequestWith(timeout(t), cl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Topics[0].ErrorCode == 0
+	}
+	for range 50 {
+		n.createTopic(cl, "t", 3, nil)
+		if !exists() {
+			t.Fatal("created, and not there")
+		}
+		if resp, err := kadm.NewClient(cl).DeleteTopic(timeout(t), "t"); err != nil || resp.Err != nil {
+			t.Fatal(err, resp.Err)
+		}
+		if exists() {
+			t.Fatal("deleted, and still there")
+		}
+	}
+}

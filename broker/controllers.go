@@ -25,6 +25,8 @@ type controllers struct {
 	pool *peer.Pool
 	// active is the controller that the quorum elected; false while there is none.
 	active func() (peer.Endpoint, bool)
+	// settle, if set, waits until this node's own image shows what the controller has committed.
+	settle func(ctx context.Context)
 	cfg    func() *config.Config
 	log    *slog.Logger
 
@@ -93,6 +95,9 @@ func (c *controllers) Forward(ctx context.Context, call *api.Call) kmsg.Response
 	if err != nil {
 		c.log.Error("answer to a forwarded request is malformed", "api", protocol.APIName(call.Header.Key), "error", err)
 		return errorAnswer(call.Request, kerr.UnknownServerError)
+	}
+	if c.settle != nil && changesMetadata(call.Request) {
+		c.settle(ctx)
 	}
 	return resp
 }

@@ -86,6 +86,9 @@ func (h *alterConfigs) checkOne(a *alteration) error {
 	case kmsg.ConfigResourceTypeBroker:
 		return h.checkBroker(a)
 	case kmsg.ConfigResourceTypeBrokerLogger:
+		if a.replaces {
+			break // AlterConfigs never knew them
+		}
 		return invalid("Levels of loggers cannot be altered: this broker has one level for all")
 	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
 		return nil

@@ -75,7 +75,14 @@ func (h *describeConfigs) describe(d *describer, img *image.Image, r kmsg.Descri
 	case kmsg.ConfigResourceTypeBroker:
 		return h.broker(d, img, r.ResourceName)
 	case kmsg.ConfigResourceTypeBrokerLogger:
-		if id, err := strconv.Atoi(r.ResourceName); err != nil || int32(id) != h.node.ID {
+		if r.ResourceName == "" {
+			return invalid("Broker id must not be empty")
+		}
+		id, err := strconv.ParseInt(r.ResourceName, 10, 32)
+		if err != nil {
+			return invalid("Broker id must be an integer, but it is: %s", r.ResourceName)
+		}
+		if int32(id) != h.node.ID {
 			return invalid("Unexpected broker id, expected %d but received %s", h.node.ID, r.ResourceName)
 		}
 		d.logger("root", "INFO")
@@ -89,10 +96,8 @@ func (h *describeConfigs) describe(d *describer, img *image.Image, r kmsg.Descri
 			return invalid("Group name must not be empty")
 		}
 		d.withBrokerSynonyms(configdef.Group(), img.Configs.Group(r.ResourceName), sourceGroup)
-	case kmsg.ConfigResourceTypeUnknown:
+	default: // also unknown types
 		return kerr.InvalidRequest
-	default:
-		return invalid("Unsupported resource type: %d", r.ResourceType)
 	}
 	return nil
 }
@@ -199,11 +204,19 @@ func (d *describer) withBrokerSynonyms(t *configdef.Table, overrides map[string]
 			chain = append(chain, synonym(k.Name, k.Default, kmsg.ConfigSourceDefaultConfig))
 		}
 		if text, ok := overrides[k.Name]; ok {
-			value = &text
-			chain = append([]kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{synonym(k.Name, value, source)}, chain...)
+			value = canonical(k, text)
+			chain = append([]kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{synonym(k.Name, &text, source)}, chain...)
 		}
 		d.add(k, value, chain, false)
 	}
+}
+
+// canonical is a value as Kafka shows it, which has parsed it: blanks gone, doubles with a point.
+func canonical(k *configdef.Key, text string) *string {
+	if v, err := k.Parse(text); err == nil && k.Type != configdef.Password {
+		text = configdef.Format(v)
+	}
+	return &text
 }
 
 // broker adds every key of this broker.

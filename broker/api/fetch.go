@@ -1,9 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,21 +46,28 @@ type fetchWork struct {
 	resp        protocol.FetchResponse
 	reads       []fetchRead
 	splices     []protocol.Splice
-	session     *fetchSession
+	session     *fetchSession // locked while the fetch is under way; nil without one
 	incremental bool
 	img         *image.Image
 	r           *network.Request
 	bound       storage.Bound
+
+	// What bounds the answer, and what has been read of it.
+	budgetBytes, minBytes, totalBytes int
+	failed                            bool // a partition is in error: the answer is due
+	known                             bool // a partition exists: the answer may wait
+
+	// own are the targets of a fetch without a session, and waiter its own.
+	own    []fetchTarget
+	waiter *replica.Waiter
+	fired  []*replica.Subscription
 }
 
 // fetchRead is one partition of a fetch under way.
 type fetchRead struct {
-	topic  string
-	id     protocol.UUID
-	want   protocol.FetchPartition
-	target *fetchTarget // its place in the session; nil without one
+	target *fetchTarget
 	part   *replica.Partition
-	err    error // why the partition cannot be read at all
+	err    error // why the partition cannot be read
 
 	res   replica.ReadResult
 	bytes int
@@ -65,17 +75,51 @@ type fetchRead struct {
 
 func newFetch(images image.Source, parts Replicas, sessionSlots int, maxBytes int32, log *slog.Logger) *fetch {
 	h := &fetch{images: images, parts: parts, sessions: newSessions(sessionSlots), maxBytes: maxBytes, log: log}
-	h.work.New = func() any { return &fetchWork{} }
+	h.work.New = func() any { return &fetchWork{waiter: replica.NewWaiter()} }
 	return h
 }
 
-func (h *fetch) serve(ctx context.Context, r *network.Request) {
+func (h *fetch) serve(_ context.Context, r *network.Request) {
 	w, _ := h.work.Get().(*fetchWork)
 	if err := w.req.Decode(r.Header.Version, r.Body); err != nil {
 		h.work.Put(w)
 		r.Fail(err)
 		return
 	}
+	h.begin(w, r)
+	s, err := h.open(w, time.Now())
+	if err != nil {
+		w.resp = protocol.FetchResponse{ErrorCode: protocol.ErrorCode(err), Topics: w.resp.Topics[:0]}
+		h.send(w)
+		return
+	}
+	parked := false
+	defer func() {
+		if s != nil && !parked {
+			s.mu.Unlock()
+		}
+	}()
+	for i := range w.reads {
+		h.resolve(w, i)
+		h.read(w, i)
+	}
+	wait := time.Duration(w.req.MaxWaitMillis) * time.Millisecond
+	if w.due() || wait <= 0 {
+		h.finish(w)
+		return
+	}
+	parked = true
+	r.Go(func(ctx context.Context) {
+		if s != nil {
+			defer s.mu.Unlock()
+		}
+		h.park(ctx, w, wait)
+		h.finish(w)
+	})
+}
+
+// begin sets up the memory for a request.
+func (h *fetch) begin(w *fetchWork, r *network.Request) {
 	w.r, w.img = r, h.images.Image()
 	w.bound = storage.UpToHighWatermark
 	if w.req.IsolationLevel == 1 {
@@ -84,130 +128,131 @@ func (h *fetch) serve(ctx context.Context, r *network.Request) {
 	if w.req.ReplicaID >= 0 {
 		w.bound = storage.UpToLogEnd
 	}
-	now := time.Now()
-	if err := h.open(w, now); err != nil {
-		w.resp = protocol.FetchResponse{ErrorCode: protocol.ErrorCode(err), Topics: w.resp.Topics[:0]}
-		h.send(w)
-		return
-	}
-	h.resolve(w)
-	done := h.read(w)
-	wait := time.Duration(w.req.MaxWaitMillis) * time.Millisecond
-	if done || wait <= 0 || len(w.reads) == 0 {
-		h.finish(w)
-		return
-	}
-	r.Go(func(ctx context.Context) {
-		h.park(ctx, w, wait)
-		h.finish(w)
-	})
+	w.budgetBytes = int(min(w.req.MaxBytes, h.maxBytes))
+	w.minBytes = int(min(w.req.MinBytes, int32(w.budgetBytes)))
+	w.totalBytes, w.failed, w.known = 0, false, false
+	w.reads = w.reads[:0]
 }
 
-// open finds the session and lists what is to be read, in the session's order.
-func (h *fetch) open(w *fetchWork, now time.Time) error {
-	w.reads = w.reads[:0]
-	name := func(id protocol.UUID) string {
-		if t := w.img.Topics.ByID(id); t != nil {
-			return t.Name
-		}
-		return ""
-	}
-	s, incremental, err := h.sessions.open(&w.req, name, now)
+// open finds the session, which is locked then, and lists what is to be read, in the session's order: what the client
+// asks of anew and what may have changed since the last answer.
+func (h *fetch) open(w *fetchWork, now time.Time) (*fetchSession, error) {
+	s, incremental, err := h.sessions.open(&w.req, w.topicName, now)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w.session, w.incremental = s, incremental
 	if s == nil {
-		h.listRequest(w, name)
-		return nil
+		w.listRequest()
+		return nil, nil
 	}
-	for t := s.head; t != nil; t = t.next {
-		if t.topic == "" && s.byID {
-			t.topic = name(t.id) // the topic may have become known since
-		}
-		w.reads = append(w.reads, fetchRead{topic: t.topic, id: t.id, want: t.want, target: t})
+	s.observe(w.bound, w.img.Topics)
+	for _, t := range s.takePending() {
+		w.list(t)
 	}
-	s.mu.Unlock()
-	return nil
+	w.known = s.quiet() > 0 // the quiet ones exist
+	return s, nil
+}
+
+// topicName is the name of a topic, "" when the id is unknown.
+func (w *fetchWork) topicName(id protocol.UUID) string {
+	if t := w.img.Topics.ByID(id); t != nil {
+		return t.Name
+	}
+	return ""
+}
+
+// list adds a partition to those of this fetch.
+func (w *fetchWork) list(t *fetchTarget) {
+	t.slot = len(w.reads)
+	w.reads = append(w.reads, fetchRead{target: t})
 }
 
 // listRequest lists the partitions of a request without a session.
-func (h *fetch) listRequest(w *fetchWork, name func(protocol.UUID) string) {
+func (w *fetchWork) listRequest() {
+	n := 0
+	for i := range w.req.Topics {
+		n += len(w.req.Topics[i].Partitions)
+	}
+	w.own = slices.Grow(w.own[:0], n)[:0] // does not move any more: the targets are pointed to
 	for i := range w.req.Topics {
 		t := &w.req.Topics[i]
 		topic := t.Name
 		if w.req.Version >= 13 {
-			topic = name(t.ID)
+			topic = w.topicName(t.ID)
 		}
 		for _, p := range t.Partitions {
-			w.reads = append(w.reads, fetchRead{topic: topic, id: t.ID, want: p})
+			w.own = append(w.own, fetchTarget{topic: topic, id: t.ID, want: p})
+			w.list(&w.own[len(w.own)-1])
 		}
 	}
 }
 
-// resolve finds the replicas on one view of the cluster.
-func (h *fetch) resolve(w *fetchWork) {
-	for i := range w.reads {
-		x := &w.reads[i]
-		x.part, x.err = h.partition(w, x)
+// resolve finds the replica of a partition on the request's view of the cluster.
+func (h *fetch) resolve(w *fetchWork, i int) {
+	x := &w.reads[i]
+	t := x.target
+	if t.topic == "" && w.req.Version >= 13 {
+		t.topic = w.topicName(t.id) // the topic may have become known since
 	}
+	x.part, x.err = h.partition(w, t)
 }
 
-func (h *fetch) partition(w *fetchWork, x *fetchRead) (*replica.Partition, error) {
-	if x.topic == "" && w.req.Version >= 13 {
+func (h *fetch) partition(w *fetchWork, t *fetchTarget) (*replica.Partition, error) {
+	if t.topic == "" && w.req.Version >= 13 {
 		return nil, kerr.UnknownTopicID
 	}
-	topic := w.img.Topics.ByName(x.topic)
-	if topic == nil || topic.Partition(x.want.Index) == nil {
+	topic := w.img.Topics.ByName(t.topic)
+	if topic == nil || topic.Partition(t.want.Index) == nil {
 		return nil, kerr.UnknownTopicOrPartition
 	}
-	if w.req.Version >= 13 && topic.ID != x.id {
+	if w.req.Version >= 13 && topic.ID != t.id {
 		return nil, kerr.InconsistentTopicID // made again under its old name since the session began
 	}
-	part := h.parts.Lookup(x.topic, x.want.Index)
-	if part == nil {
-		return nil, kerr.NotLeaderForPartition
+	part := h.parts.Lookup(t.topic, t.want.Index)
+	if part == nil || w.req.ReplicaID >= 0 && !slices.Contains(topic.Partition(t.want.Index).Replicas, w.req.ReplicaID) {
+		return nil, kerr.NotLeaderForPartition // also to a follower that is not, or not yet, one of the replicas
 	}
 	return part, nil
 }
 
-// read reads every partition within the limits and tells whether the answer is due. Called again after a wait,
-// it gives up what it read before.
-func (h *fetch) read(w *fetchWork) bool {
-	budget := int(min(w.req.MaxBytes, h.maxBytes))
-	minBytes := int(min(w.req.MinBytes, int32(budget)))
-	atLeastOne, failed, total, known := true, false, 0, 0
-	for i := range w.reads {
-		x := &w.reads[i]
-		x.release()
-		if x.part == nil {
-			// What the cluster does not have is no reason to answer early, as long as anything else was asked for.
-			failed = failed || !errors.Is(x.err, kerr.UnknownTopicID) && !errors.Is(x.err, kerr.UnknownTopicOrPartition)
-			continue
-		}
-		known++
-		x.res, x.err = x.part.Read(replica.ReadRequest{
-			Offset: x.want.FetchOffset, LeaderEpoch: x.want.CurrentLeaderEpoch, LastFetchedEpoch: x.want.LastFetchedEpoch,
-			MaxBytes: min(int(x.want.MaxBytes), budget), Bound: w.bound, AtLeastOne: atLeastOne,
-		})
-		if x.err != nil || x.res.Diverging != nil {
-			failed = true
-			continue
-		}
-		if x.res.Fetched.FirstPartial {
-			x.release() // a cut first batch is of no use to anybody
-		}
-		if x.res.Fetched.Range == nil {
-			continue
-		}
-		x.bytes = x.res.Fetched.Range.Len()
-		if x.bytes > 0 {
-			atLeastOne = false
-		}
-		total += x.bytes
-		budget = max(0, budget-x.bytes)
+// read reads one partition within what is left of the limits. Called again after a wait, it gives up what it read
+// before.
+func (h *fetch) read(w *fetchWork, i int) {
+	x := &w.reads[i]
+	w.totalBytes -= x.bytes
+	x.release()
+	if x.part == nil {
+		// What the cluster does not have is no reason to answer early, as long as anything else was asked for.
+		w.failed = w.failed || !isUnknown(x.err)
+		return
 	}
-	return failed || total >= minBytes || known == 0
+	w.known = true
+	want, left := &x.target.want, max(0, w.budgetBytes-w.totalBytes)
+	x.res, x.err = x.part.Read(replica.ReadRequest{
+		Offset:      want.FetchOffset,
+		LeaderEpoch: max(want.CurrentLeaderEpoch, replica.NoEpoch), LastFetchedEpoch: max(want.LastFetchedEpoch, replica.NoEpoch),
+		MaxBytes: min(int(want.MaxBytes), left), Bound: w.bound, AtLeastOne: w.totalBytes == 0,
+	})
+	if x.err != nil || x.res.Diverging != nil {
+		w.failed = true
+		return
+	}
+	if x.res.Fetched.FirstPartial {
+		x.release() // a cut first batch is of no use to anybody
+	}
+	if x.res.Fetched.Range != nil {
+		x.bytes = x.res.Fetched.Range.Len()
+		w.totalBytes += x.bytes
+	}
+}
+
+// due tells whether the answer has to wait no longer.
+func (w *fetchWork) due() bool { return w.failed || !w.known || w.totalBytes >= w.minBytes }
+
+// isUnknown tells whether the cluster does not have what was asked for.
+func isUnknown(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition)
 }
 
 // release gives up the bytes that were read.
@@ -219,33 +264,31 @@ func (x *fetchRead) release() {
 	x.bytes = 0
 }
 
-// park waits until the answer is due or the time is over. It registers with every partition before it looks
-// again, so that nothing that moves in between is missed.
+// park waits until the answer is due, the time is over, or the client comes with the session's next fetch. Only what
+// has changed meanwhile is read again.
 func (h *fetch) park(ctx context.Context, w *fetchWork, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	waiter := replica.NewWaiter()
-	defer func() {
-		for i := range w.reads {
-			if p := w.reads[i].part; p != nil {
-				p.Unwatch(waiter)
-			}
-		}
-	}()
+	waiter, overtaken := w.waiter, (chan struct{})(nil)
+	if w.session != nil {
+		waiter, overtaken = w.session.waiter, w.session.overtaken
+	}
+	w.holdNames()
+	w.r.Release()
+	for i := range w.reads {
+		w.subscribe(waiter, i)
+	}
 	for {
-		for i := range w.reads {
-			if x := &w.reads[i]; x.part != nil {
-				x.part.Unwatch(waiter)
-				x.part.Watch(waiter, w.bound, x.want.FetchOffset)
-			}
-		}
-		if h.read(w) {
-			return
-		}
 		select {
 		case <-waiter.C:
+			if h.readFired(w, waiter) {
+				return
+			}
+		case <-overtaken:
+			if w.session.arriving.Load() > 0 {
+				return
+			}
 		case <-timer.C:
-			h.read(w)
 			return
 		case <-ctx.Done():
 			return
@@ -253,7 +296,74 @@ func (h *fetch) park(ctx context.Context, w *fetchWork, wait time.Duration) {
 	}
 }
 
-// finish fills the response from what was read and sends it.
+// holdNames lets go of the frame: a waiting request needs no more of it than the names of topics.
+func (w *fetchWork) holdNames() {
+	if w.session != nil {
+		return // its names are its own
+	}
+	for i := range w.reads {
+		x := &w.reads[i]
+		switch t := x.target; {
+		case x.part != nil:
+			t.topic = x.part.Topic()
+		case i > 0 && w.reads[i-1].target.topic == t.topic:
+			t.topic = w.reads[i-1].target.topic
+		default:
+			t.topic = strings.Clone(t.topic)
+		}
+	}
+}
+
+// subscribe has the waiter told when there is something to read.
+func (w *fetchWork) subscribe(waiter *replica.Waiter, i int) {
+	x := &w.reads[i]
+	if x.part == nil {
+		return
+	}
+	t := x.target
+	t.sub = replica.Subscription{Owner: t, Bound: w.bound, Offset: t.want.FetchOffset}
+	t.part = x.part
+	x.part.Subscribe(waiter, &t.sub, x.res.Turn)
+}
+
+// readFired reads what has changed while the fetch waited: partitions of this fetch, and such of the session that had
+// been quiet. It returns whether the answer is due.
+func (h *fetch) readFired(w *fetchWork, waiter *replica.Waiter) bool {
+	w.fired = waiter.TakeFired(w.fired[:0])
+	before := len(w.reads)
+	for _, sub := range w.fired {
+		t, _ := sub.Owner.(*fetchTarget)
+		t.part = nil
+		if t.slot < 0 {
+			w.session.awake(t)
+			w.list(t)
+			h.resolve(w, t.slot)
+		}
+		h.read(w, t.slot)
+	}
+	if w.due() {
+		return true
+	}
+	for _, sub := range w.fired {
+		t, _ := sub.Owner.(*fetchTarget)
+		w.subscribe(waiter, t.slot)
+	}
+	if len(w.reads) > before {
+		w.inOrder()
+	}
+	return false
+}
+
+// inOrder puts the partitions into the session's order again.
+func (w *fetchWork) inOrder() {
+	slices.SortFunc(w.reads, func(a, b fetchRead) int { return cmp.Compare(a.target.order, b.target.order) })
+	for i := range w.reads {
+		w.reads[i].target.slot = i
+	}
+}
+
+// finish fills the response from what was read and sends it. In a session it then knows which partitions have nothing
+// more to tell: those are not looked at again before something happens to them.
 func (h *fetch) finish(w *fetchWork) {
 	w.resp.ErrorCode, w.resp.ThrottleMillis = 0, 0
 	w.resp.SessionID = noSession
@@ -261,25 +371,34 @@ func (h *fetch) finish(w *fetchWork) {
 	w.resp.NodeEndpoints = w.resp.NodeEndpoints[:0]
 	if w.session != nil {
 		w.resp.SessionID = w.session.id
-		w.session.mu.Lock()
+		w.inOrder()
 	}
 	for i := range w.reads {
 		x := &w.reads[i]
+		t := x.target
+		t.unsubscribe()
 		out := protocol.FetchPartitionResponse{
-			Index: x.want.Index, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, PreferredReadReplica: -1,
+			Index: t.want.Index, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, PreferredReadReplica: -1,
 		}
 		h.fill(w, x, &out)
-		if x.target != nil && !x.target.changed(&out) && w.incremental {
-			x.release()
+		if w.session == nil {
+			w.add(t, out)
 			continue
 		}
-		if out.SplicedBytes > 0 && x.target != nil {
-			w.session.moveToEnd(x.target)
+		t.slot = -1
+		mention := t.changed(&out) || !w.incremental
+		if out.SplicedBytes > 0 {
+			w.session.moveToEnd(t)
 		}
-		w.add(x, out)
+		w.session.settle(t, x, w.bound)
+		if mention {
+			w.add(t, out)
+		} else {
+			x.release()
+		}
 	}
 	if w.session != nil {
-		w.session.mu.Unlock()
+		w.session.compact()
 	}
 	h.send(w)
 }
@@ -288,6 +407,9 @@ func (h *fetch) finish(w *fetchWork) {
 func (h *fetch) fill(w *fetchWork, x *fetchRead, out *protocol.FetchPartitionResponse) {
 	if x.err != nil {
 		out.ErrorCode = code(h.log, "Fetch", x.err)
+		if isUnknown(x.err) {
+			out.AbortedTransactions = []protocol.AbortedTransaction{} // Kafka's default, which it leaves here
+		}
 		if out.ErrorCode == kerr.NotLeaderForPartition.Code || out.ErrorCode == kerr.FencedLeaderEpoch.Code {
 			h.leaderHint(w, x, out)
 		}
@@ -310,7 +432,7 @@ func (h *fetch) fill(w *fetchWork, x *fetchRead, out *protocol.FetchPartitionRes
 
 // leaderHint tells the client where to go instead (KIP-951).
 func (h *fetch) leaderHint(w *fetchWork, x *fetchRead, out *protocol.FetchPartitionResponse) {
-	p := w.img.Topics.Partition(x.topic, x.want.Index)
+	p := w.img.Topics.Partition(x.target.topic, x.target.want.Index)
 	if w.req.Version < 12 || p == nil {
 		return
 	}
@@ -321,7 +443,7 @@ func (h *fetch) leaderHint(w *fetchWork, x *fetchRead, out *protocol.FetchPartit
 }
 
 // add puts a partition's answer behind those of the same topic before it.
-func (w *fetchWork) add(x *fetchRead, out protocol.FetchPartitionResponse) {
+func (w *fetchWork) add(x *fetchTarget, out protocol.FetchPartitionResponse) {
 	n := len(w.resp.Topics)
 	if n > 0 {
 		last := &w.resp.Topics[n-1]
@@ -365,5 +487,7 @@ func (h *fetch) send(w *fetchWork) {
 	}
 	w.r, w.img, w.session = nil, nil, nil
 	clear(w.reads)
+	clear(w.own)
+	clear(w.fired)
 	h.work.Put(w)
 }

@@ -1,14 +1,20 @@
 package api
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"gregor/broker/replica"
+	"gregor/kraft/image"
 	"gregor/protocol"
+	"gregor/storage"
 )
 
 // Session epochs with a meaning of their own (KIP-227).
@@ -31,7 +37,22 @@ type fetchTarget struct {
 	// What the session's last answer said; -1 before the first.
 	sentHighWatermark, sentLogStart int64
 
-	prev, next *fetchTarget // order within the session
+	order uint64 // place in the session's order
+	slot  int    // place in the fetch under way; -1: not in it
+	// pending says that the partition is to be looked at by the next fetch. Otherwise it is quiet: the last answer said
+	// all there was to say, and sub fires when there is more.
+	pending bool
+	// part is what sub is registered with, or has fired of; nil when it is free.
+	part *replica.Partition
+	sub  replica.Subscription
+}
+
+// unsubscribe ends the subscription if there is one.
+func (t *fetchTarget) unsubscribe() {
+	if t.part != nil {
+		t.part.Unsubscribe(&t.sub)
+		t.part = nil
+	}
 }
 
 type targetKey struct {
@@ -47,21 +68,121 @@ func (t *fetchTarget) key(byID bool) targetKey {
 	return targetKey{topic: t.topic, index: t.want.Index}
 }
 
-// fetchSession holds the partitions of an incremental fetch. Everything but id is guarded by mu: one fetch of a
-// session runs at a time, since its epoch must be the next one.
+// fetchSession holds the partitions of an incremental fetch. A fetch costs what has changed: of the quiet partitions
+// nothing is looked at, however many there are, since each has a subscription with its replica that fires when there
+// is something to say.
 type fetchSession struct {
 	id       int32
 	byID     bool // the client uses topic ids (version 13 and above)
 	follower bool // followers' sessions are not evicted for consumers'
+	waiter   *replica.Waiter
 
-	mu         sync.Mutex
-	epoch      int32
-	targets    map[targetKey]*fetchTarget
-	head, tail *fetchTarget // least recently answered first, so that no partition starves
+	// mu is held by a fetch from its start to its answer, also while it waits, and guards what follows. Who wants it
+	// takes it by acquire, which makes a waiting fetch answer at once.
+	mu        sync.Mutex
+	ended     bool
+	targets   map[targetKey]*fetchTarget
+	pending   []*fetchTarget // those that say so
+	fired     []*replica.Subscription
+	lastOrder uint64
+	bound     storage.Bound // of the last fetch,
+	topics    *image.Topics // and what it knew of the cluster
+
+	arriving  atomic.Int32 // who waits for mu
+	overtaken chan struct{}
 
 	// Guarded by sessions.mu.
+	epoch    int32
 	lastUsed time.Time
 	size     int
+}
+
+func newFetchSession(byID, follower bool) *fetchSession {
+	return &fetchSession{
+		byID: byID, follower: follower, waiter: replica.NewWaiter(),
+		targets: map[targetKey]*fetchTarget{}, overtaken: make(chan struct{}, 1),
+	}
+}
+
+// acquire locks the session.
+func (f *fetchSession) acquire() {
+	if f.mu.TryLock() {
+		return
+	}
+	f.arriving.Add(1)
+	select {
+	case f.overtaken <- struct{}{}:
+	default:
+	}
+	f.mu.Lock()
+	f.arriving.Add(-1)
+}
+
+// end makes the session's subscriptions go. Nobody finds the session any more.
+func (f *fetchSession) end() {
+	f.acquire()
+	defer f.mu.Unlock()
+	f.ended = true
+	for _, t := range f.targets {
+		t.unsubscribe()
+	}
+	f.targets, f.pending = nil, nil
+}
+
+// quiet is the number of partitions that have nothing to say.
+func (f *fetchSession) quiet() int { return len(f.targets) - len(f.pending) }
+
+// awake makes a quiet partition one to look at.
+func (f *fetchSession) awake(t *fetchTarget) {
+	if t.pending {
+		return
+	}
+	t.unsubscribe()
+	t.pending = true
+	f.pending = append(f.pending, t)
+}
+
+// observe has every partition looked at when the fetch reads up to another bound than the last one, or when topics have
+// changed: what a quiet partition would answer may then be something else without a move of its log.
+func (f *fetchSession) observe(b storage.Bound, topics *image.Topics) {
+	if f.bound == b && f.topics == topics {
+		return
+	}
+	f.bound, f.topics = b, topics
+	for _, t := range f.targets {
+		f.awake(t)
+	}
+}
+
+// takePending returns the partitions to look at in the session's order. They stay pending until settled.
+func (f *fetchSession) takePending() []*fetchTarget {
+	f.fired = f.waiter.TakeFired(f.fired[:0])
+	for _, s := range f.fired {
+		t, _ := s.Owner.(*fetchTarget)
+		t.part = nil
+		f.awake(t)
+	}
+	clear(f.fired)
+	slices.SortFunc(f.pending, func(a, b *fetchTarget) int { return cmp.Compare(a.order, b.order) })
+	return f.pending
+}
+
+// compact drops from the pending ones those that are not any more.
+func (f *fetchSession) compact() {
+	f.pending = slices.DeleteFunc(f.pending, func(t *fetchTarget) bool { return !t.pending })
+}
+
+// settle ends a partition's part in a fetch: it is quiet when all there is has been said.
+func (f *fetchSession) settle(t *fetchTarget, x *fetchRead, b storage.Bound) {
+	if x.part == nil || x.err != nil || x.res.Diverging != nil || x.res.State.End(b) > t.want.FetchOffset {
+		return
+	}
+	t.pending, t.part = false, x.part
+	t.sub = replica.Subscription{
+		Owner: t, Bound: b, Offset: t.want.FetchOffset,
+		Moves: true, HighWatermark: t.sentHighWatermark, LogStartOffset: t.sentLogStart,
+	}
+	x.part.Subscribe(f.waiter, &t.sub, x.res.Turn)
 }
 
 // sessions is the cache of fetch sessions.
@@ -75,21 +196,34 @@ func newSessions(slots int) *sessions {
 	return &sessions{slots: slots, byID: map[int32]*fetchSession{}}
 }
 
-// lookup returns a session and notes that it is used.
-func (s *sessions) lookup(id int32, now time.Time) *fetchSession {
+// next finds the session of an incremental fetch and moves its epoch on. The caller acquires it.
+func (s *sessions) next(q *protocol.FetchRequest, now time.Time) (*fetchSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.byID[id]
-	if f != nil {
+	f := s.byID[q.SessionID]
+	switch {
+	case f == nil:
+		return nil, kerr.FetchSessionIDNotFound
+	case f.epoch != q.SessionEpoch:
 		f.lastUsed = now
+		return nil, kerr.InvalidFetchSessionEpoch
+	case f.byID != (q.Version >= 13):
+		f.lastUsed = now
+		return nil, kerr.FetchSessionTopicIDError
 	}
-	return f
+	f.lastUsed, f.epoch = now, nextEpoch(f.epoch)
+	return f, nil
 }
 
+// remove ends a session, if there is one of that id.
 func (s *sessions) remove(id int32) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	f := s.byID[id]
 	delete(s.byID, id)
+	s.mu.Unlock()
+	if f != nil {
+		f.end()
+	}
 }
 
 // count is the number of sessions.
@@ -103,77 +237,52 @@ func (s *sessions) count() int {
 // idle or, for a follower, from a consumer's. It returns whether it did.
 func (s *sessions) create(f *fetchSession, now time.Time) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.byID) >= s.slots && !s.evict(f, now) {
-		return false
+	var victim *fetchSession
+	if len(s.byID) >= s.slots {
+		if victim = s.victim(f, now); victim == nil {
+			s.mu.Unlock()
+			return false
+		}
+		delete(s.byID, victim.id)
 	}
 	for f.id == noSession || s.byID[f.id] != nil {
 		f.id = rand.Int32N(1<<31-2) + 1
 	}
 	f.lastUsed, f.size, f.epoch = now, len(f.targets), initialSessionEpoch+1
 	s.byID[f.id] = f
+	s.mu.Unlock()
+	if victim != nil {
+		victim.end()
+	}
 	return true
 }
 
-// evict frees a slot for f: the session that was idle longest, if long enough; else, for a larger fetch or for a
-// follower, the smallest session of lower standing. The caller holds mu.
-func (s *sessions) evict(f *fetchSession, now time.Time) bool {
+// victim is whose slot f may have: the session that was idle longest, if long enough; else, for a larger fetch or for
+// a follower, the smallest session of lower standing. The caller holds mu.
+func (s *sessions) victim(f *fetchSession, now time.Time) *fetchSession {
 	var victim *fetchSession
 	for _, x := range s.byID {
 		if victim == nil || x.lastUsed.Before(victim.lastUsed) {
 			victim = x
 		}
 	}
-	if victim == nil {
-		return false // no slots at all
+	if victim == nil || now.Sub(victim.lastUsed) >= sessionEvictionAge {
+		return victim // nil: no slots at all
 	}
-	if now.Sub(victim.lastUsed) < sessionEvictionAge {
-		victim = nil
-		for _, x := range s.byID {
-			lower := f.follower && !x.follower || f.follower == x.follower && x.size < len(f.targets) && now.Sub(x.lastUsed) >= sessionEvictionAge
-			if lower && (victim == nil || x.size < victim.size) {
-				victim = x
-			}
+	victim = nil
+	for _, x := range s.byID {
+		lower := f.follower && !x.follower || f.follower == x.follower && x.size < len(f.targets) && now.Sub(x.lastUsed) >= sessionEvictionAge
+		if lower && (victim == nil || x.size < victim.size) {
+			victim = x
 		}
 	}
-	if victim == nil {
-		return false
-	}
-	delete(s.byID, victim.id)
-	return true
-}
-
-// push adds a target at the end of the order.
-func (f *fetchSession) push(t *fetchTarget) {
-	t.prev, t.next = f.tail, nil
-	if f.tail != nil {
-		f.tail.next = t
-	} else {
-		f.head = t
-	}
-	f.tail = t
-}
-
-func (f *fetchSession) unlink(t *fetchTarget) {
-	if t.prev != nil {
-		t.prev.next = t.next
-	} else {
-		f.head = t.next
-	}
-	if t.next != nil {
-		t.next.prev = t.prev
-	} else {
-		f.tail = t.prev
-	}
-	t.prev, t.next = nil, nil
+	return victim
 }
 
 // moveToEnd lets the other partitions go first next time.
 func (f *fetchSession) moveToEnd(t *fetchTarget) {
-	if f.tail != t {
-		f.unlink(t)
-		f.push(t)
-	}
+	f.lastOrder++
+	t.order = f.lastOrder
 }
 
 // set adds the partitions of a request, or renews what is wanted of those that are there. Names are copied, since
@@ -181,41 +290,49 @@ func (f *fetchSession) moveToEnd(t *fetchTarget) {
 func (f *fetchSession) set(q *protocol.FetchRequest, name func(protocol.UUID) string) {
 	for i := range q.Topics {
 		t := &q.Topics[i]
-		topic := ""
+		topic := t.Name
 		if f.byID {
 			topic = name(t.ID)
-		} else {
-			topic = strings.Clone(t.Name)
 		}
+		owned := f.byID
 		for _, p := range t.Partitions {
-			k := targetKey{topic: topic, index: p.Index}
-			if f.byID {
-				k = targetKey{id: t.ID, index: p.Index}
-			}
-			if old := f.targets[k]; old != nil {
+			if old := f.targets[f.key(topic, t.ID, p.Index)]; old != nil {
+				f.awake(old)
 				old.want = p
 				continue
 			}
-			n := &fetchTarget{topic: topic, id: t.ID, want: p, sentHighWatermark: -1, sentLogStart: -1}
-			f.targets[k] = n
-			f.push(n)
+			if !owned {
+				topic, owned = strings.Clone(topic), true
+			}
+			n := &fetchTarget{topic: topic, id: t.ID, want: p, sentHighWatermark: -1, sentLogStart: -1, slot: -1, pending: true}
+			f.moveToEnd(n)
+			f.targets[f.key(topic, t.ID, p.Index)] = n
+			f.pending = append(f.pending, n)
 		}
 	}
+}
+
+func (f *fetchSession) key(topic string, id protocol.UUID, index int32) targetKey {
+	if f.byID {
+		return targetKey{id: id, index: index}
+	}
+	return targetKey{topic: topic, index: index}
 }
 
 // forget removes the partitions that the client no longer wants.
 func (f *fetchSession) forget(q *protocol.FetchRequest) {
 	for _, t := range q.Forgotten {
 		for _, index := range t.Partitions {
-			k := targetKey{topic: t.Name, index: index}
-			if f.byID {
-				k = targetKey{id: t.ID, index: index}
-			}
+			k := f.key(t.Name, t.ID, index)
 			if old := f.targets[k]; old != nil {
+				old.unsubscribe()
+				old.pending = false
 				delete(f.targets, k)
-				f.unlink(old)
 			}
 		}
+	}
+	if len(q.Forgotten) > 0 {
+		f.compact()
 	}
 }
 
@@ -248,7 +365,6 @@ func nextEpoch(e int32) int32 {
 // on with it: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH and FETCH_SESSION_TOPIC_ID_ERROR are errors
 // of the whole request.
 func (s *sessions) open(q *protocol.FetchRequest, name func(protocol.UUID) string, now time.Time) (f *fetchSession, incremental bool, err error) {
-	byID := q.Version >= 13
 	if q.SessionEpoch == initialSessionEpoch || q.SessionEpoch == finalSessionEpoch {
 		if q.SessionID != noSession {
 			s.remove(q.SessionID)
@@ -256,37 +372,39 @@ func (s *sessions) open(q *protocol.FetchRequest, name func(protocol.UUID) strin
 		if q.SessionEpoch == finalSessionEpoch || q.Version < 7 {
 			return nil, false, nil
 		}
-		f = &fetchSession{byID: byID, follower: q.ReplicaID >= 0, targets: map[targetKey]*fetchTarget{}}
+		f = newFetchSession(q.Version >= 13, q.ReplicaID >= 0)
 		f.set(q, name)
+		f.mu.Lock()
 		if len(f.targets) == 0 || !s.create(f, now) {
 			return nil, false, nil
 		}
-		f.mu.Lock()
 		return f, false, nil
 	}
-	f = s.lookup(q.SessionID, now)
-	if f == nil {
-		return nil, false, kerr.FetchSessionIDNotFound
-	}
-	f.mu.Lock()
-	switch {
-	case f.epoch != q.SessionEpoch:
-		err = kerr.InvalidFetchSessionEpoch
-	case f.byID != byID:
-		err = kerr.FetchSessionTopicIDError
-	}
-	if err != nil {
-		f.mu.Unlock()
+	if f, err = s.next(q, now); err != nil {
 		return nil, false, err
 	}
-	f.epoch = nextEpoch(f.epoch)
+	f.acquire()
+	if f.ended {
+		f.mu.Unlock()
+		return nil, false, kerr.FetchSessionIDNotFound
+	}
 	f.set(q, name)
 	f.forget(q)
 	if len(f.targets) == 0 {
-		s.remove(f.id)
+		s.drop(f)
+	} else {
+		s.resize(f)
 	}
-	s.resize(f)
 	return f, true, nil
+}
+
+// drop takes a session without partitions out of the cache.
+func (s *sessions) drop(f *fetchSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[f.id] == f {
+		delete(s.byID, f.id)
+	}
 }
 
 // resize notes how many partitions a session has, for eviction.

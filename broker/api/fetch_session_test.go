@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,12 +39,18 @@ func open(t *testing.T, s *sessions, q *protocol.FetchRequest, now time.Time) (*
 	return f, incremental, err
 }
 
+// order lists the partitions of a session in its order.
 func order(f *fetchSession) string {
+	all := slices.SortedFunc(maps.Values(f.targets), func(a, b *fetchTarget) int { return cmp.Compare(a.order, b.order) })
 	var out []int32
-	for t := f.head; t != nil; t = t.next {
+	for _, t := range all {
 		out = append(out, t.want.Index)
 	}
 	return fmt.Sprint(out)
+}
+
+func target(f *fetchSession, index int32) *fetchTarget {
+	return f.targets[targetKey{topic: "t", index: index}]
 }
 
 func TestSessionKeepsItsPartitionsAndFollowsItsEpoch(t *testing.T) {
@@ -73,10 +82,10 @@ func TestSessionAddsRenewsAndForgetsPartitions(t *testing.T) {
 	q := fetchOf(12, f.id, 1, 2, 5)
 	q.Topics[0].Partitions[0].FetchOffset = 77
 	q.Forgotten = []protocol.FetchForgottenTopic{{Name: "t", Partitions: []int32{1}}}
-	if _, _, err := open(t, s, q, now); err != nil || order(f) != "[2 5]" || f.head.want.FetchOffset != 77 {
-		t.Errorf("partitions %s, offset %d, %v", order(f), f.head.want.FetchOffset, err)
+	if _, _, err := open(t, s, q, now); err != nil || order(f) != "[2 5]" || target(f, 2).want.FetchOffset != 77 {
+		t.Errorf("partitions %s, offset %d, %v", order(f), target(f, 2).want.FetchOffset, err)
 	}
-	f.moveToEnd(f.head)
+	f.moveToEnd(target(f, 2))
 	if order(f) != "[5 2]" {
 		t.Errorf("after an answer with data: %s", order(f))
 	}
@@ -117,8 +126,8 @@ func TestFullCacheEvictsIdleSessionsAndConsumersForFollowers(t *testing.T) {
 	}
 	later := now.Add(sessionEvictionAge)
 	for _, old := range []*fetchSession{first, second} {
-		if s.lookup(old.id, later) != nil {
-			s.lookup(old.id, later)
+		if s.byID[old.id] != nil {
+			old.lastUsed = later
 		}
 	}
 	if f, _, _ := open(t, s, fetchOf(12, 0, 0, 1), later.Add(sessionEvictionAge)); f == nil || s.count() != 2 {

@@ -16,5 +16,5 @@
 // # Waiting
 //
 // There is no purgatory. A request that waits (acks=all, a long poll) is a goroutine parked on a Waiter that is
-// registered with the watches of its partitions. A watch wakes only those whose offset has been reached.
+// subscribed to its partitions. A subscription fires when its offset is reached or the role changes, and wakes nobody else.
 package replica

@@ -198,5 +198,5 @@ func (p *Partition) stop() {
 	gone := &role{Assignment: old.Assignment}
 	gone.Leader = -1
 	p.role.Store(gone)
-	p.watch.wakeAll()
+	p.watch.turned()
 }

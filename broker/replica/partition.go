@@ -120,7 +120,7 @@ func (p *Partition) apply(a Assignment) error {
 	}
 	p.role.Store(next)
 	if newEpoch {
-		p.watch.wakeAll()
+		p.watch.turned()
 	}
 	if next.leading {
 		return p.advance(next)
@@ -223,10 +223,10 @@ func (p *Partition) minInSync(r *role) int {
 // have it. It returns NOT_LEADER_OR_FOLLOWER when the leadership that appended it is lost, REQUEST_TIMED_OUT at
 // the context's deadline, and NOT_ENOUGH_REPLICAS_AFTER_APPEND when the in-sync set shrank meanwhile (R7).
 func (p *Partition) WaitReplicated(ctx context.Context, offset int64, leaderEpoch int32) error {
-	w := NewWaiter()
-	defer p.watch.remove(w)
+	w, reached := NewWaiter(), &Subscription{Bound: storage.UpToHighWatermark, Offset: offset - 1}
+	defer p.watch.unsubscribe(reached)
 	for {
-		p.watch.add(w, storage.UpToHighWatermark, offset-1)
+		turn := p.watch.turns.Load()
 		r := p.role.Load()
 		if !r.leading || r.LeaderEpoch != leaderEpoch {
 			return kerr.NotLeaderForPartition
@@ -237,12 +237,13 @@ func (p *Partition) WaitReplicated(ctx context.Context, offset int64, leaderEpoc
 			}
 			return nil
 		}
+		p.Subscribe(w, reached, turn)
 		select {
 		case <-w.C:
 		case <-ctx.Done():
 			return kerr.RequestTimedOut
 		}
-		p.watch.remove(w)
+		p.watch.unsubscribe(reached)
 	}
 }
 

@@ -31,15 +31,18 @@ type ReadResult struct {
 	Fetched   storage.Fetched
 	State     *storage.State
 	Diverging *Diverging
+	// Turn names the role that the read was done in, for Subscribe.
+	Turn uint64
 }
 
 // Read reads from the leader's log. Its errors carry Kafka's codes; with OFFSET_OUT_OF_RANGE the State tells the
 // range that there is.
 func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
+	turn := p.watch.turns.Load() // before the role is looked at
 	if _, err := p.leader(q.LeaderEpoch); err != nil {
 		return ReadResult{}, err
 	}
-	res := ReadResult{State: p.log.State()}
+	res := ReadResult{State: p.log.State(), Turn: turn}
 	if q.LastFetchedEpoch != NoEpoch {
 		epoch, end := p.log.EndOffsetForEpoch(q.LastFetchedEpoch)
 		if end < 0 || epoch < 0 {
@@ -67,20 +70,17 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 	return res, nil
 }
 
-// Readable tells whether a read at an offset would find records, without reading: what a long poll looks at.
-func (p *Partition) Readable(offset int64, bound storage.Bound) bool {
-	s := p.log.State()
-	return offset < s.End(bound) || offset < s.LogStartOffset
+// Subscribe has the waiter told when s is due, see Subscription. turn is that of the read that found nothing: when the
+// role has changed since, s fires at once, and so it does when it is due already.
+func (p *Partition) Subscribe(w *Waiter, s *Subscription, turn uint64) {
+	p.watch.subscribe(w, s, turn, p.log.State)
 }
 
-// Watch registers w to be woken when there is something to read at offset, or the role changes. The caller looks
-// once more after registering, and calls Unwatch when it is done.
-func (p *Partition) Watch(w *Waiter, bound storage.Bound, offset int64) {
-	p.watch.add(w, bound, offset)
-}
+// Unsubscribe takes s back, whether it has fired or not.
+func (p *Partition) Unsubscribe(s *Subscription) { p.watch.unsubscribe(s) }
 
-// Unwatch forgets the registrations of w.
-func (p *Partition) Unwatch(w *Waiter) { p.watch.remove(w) }
+// Waiting is the number of subscriptions that have not fired.
+func (p *Partition) Waiting() int { return int(p.watch.count.Load()) }
 
 // Offsets asked for by ListOffsets with negative timestamps.
 const (

@@ -309,42 +309,6 @@ func TestDeleteRecordsMovesTheStartWithinTheHighWatermark(t *testing.T) {
 	}
 }
 
-func TestAWatchWakesOnlyThoseWhoseOffsetIsReached(t *testing.T) {
-	p := newTestPartition(t, nil)
-	mustApply(t, p, Assignment{Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1, 2}})
-	woken := func(w *Waiter) bool {
-		select {
-		case <-w.C:
-			return true
-		default:
-			return false
-		}
-	}
-	end, hw := NewWaiter(), NewWaiter()
-	p.Watch(end, storage.UpToLogEnd, 0)
-	p.Watch(hw, storage.UpToHighWatermark, 0)
-	appendOne(t, p, false, "a")
-	if !woken(end) || woken(hw) {
-		t.Error("an append woke the wrong waiter")
-	}
-	if err := p.FollowerFetched(2, 1, 0, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if !woken(hw) || woken(end) {
-		t.Error("the high watermark woke the wrong waiter")
-	}
-	far := NewWaiter()
-	p.Watch(far, storage.UpToLogEnd, 5)
-	appendOne(t, p, false, "b")
-	if woken(far) {
-		t.Error("a waiter for a later offset was woken")
-	}
-	p.Unwatch(far)
-	if n := p.watch.count.Load(); n != 0 {
-		t.Errorf("%d registrations left", n)
-	}
-}
-
 func TestHighWatermarkListenersHearEachMoveUntilTheyCancel(t *testing.T) {
 	p := newTestPartition(t, nil)
 	mustApply(t, p, alone(0))

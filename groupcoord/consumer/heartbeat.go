@@ -29,25 +29,31 @@ func Validate(req *kmsg.ConsumerGroupHeartbeatRequest, assignors []string) error
 	case blank(req.RackID):
 		return invalid("RackId can't be empty.")
 	}
-	switch {
-	case req.MemberEpoch == joinEpoch:
-		if req.RebalanceTimeoutMillis == -1 {
-			return invalid("RebalanceTimeoutMs must be provided in first request.")
-		}
-		if req.Topics == nil || len(req.Topics) > 0 {
-			return invalid("TopicPartitions must be empty when (re-)joining.")
-		}
-		if req.SubscribedTopicNames == nil && req.SubscribedTopicRegex == nil {
-			return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
-		}
-	case req.MemberEpoch == leaveStaticEpoch && req.InstanceID == nil:
-		return invalid("InstanceId can't be null.")
-	case req.MemberEpoch < leaveStaticEpoch:
-		return invalid("MemberEpoch is invalid.")
+	if err := validateEpoch(req); err != nil {
+		return err
 	}
 	if req.ServerAssignor != nil && !slices.Contains(assignors, *req.ServerAssignor) {
 		return protocol.NewError(kerr.UnsupportedAssignor.Code,
 			"ServerAssignor "+*req.ServerAssignor+" is not supported. Supported assignors: "+strings.Join(assignors, ", ")+".")
+	}
+	return nil
+}
+
+// validateEpoch checks what a heartbeat needs to say in its epoch.
+func validateEpoch(req *kmsg.ConsumerGroupHeartbeatRequest) error {
+	switch {
+	case req.MemberEpoch == leaveStaticEpoch && req.InstanceID == nil:
+		return invalid("InstanceId can't be null.")
+	case req.MemberEpoch < leaveStaticEpoch:
+		return invalid("MemberEpoch is invalid.")
+	case req.MemberEpoch != joinEpoch:
+		return nil
+	case req.RebalanceTimeoutMillis == -1:
+		return invalid("RebalanceTimeoutMs must be provided in first request.")
+	case req.Topics == nil || len(req.Topics) > 0:
+		return invalid("TopicPartitions must be empty when (re-)joining.")
+	case req.SubscribedTopicNames == nil && req.SubscribedTopicRegex == nil:
+		return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 	}
 	return nil
 }

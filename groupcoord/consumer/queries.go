@@ -56,18 +56,24 @@ func (g *Group) ValidateCommit(c Commit) (func(topic string, id protocol.UUID, i
 		return nil, staleEpoch(m, fmt.Sprintf("Received member epoch %d is newer than current member epoch %d.", c.Epoch, m.Epoch))
 	}
 	return func(topic string, id protocol.UUID, index int32) error {
-		since, ok := m.Assigned[id][index]
-		if !ok {
-			since, ok = m.Revoking[id][index]
-		}
-		switch {
-		case !ok:
-			return staleEpoch(m, fmt.Sprintf("Partition %s-%d is not assigned or pending revocation for member.", topic, index))
-		case c.Epoch < since:
-			return staleEpoch(m, fmt.Sprintf("Received member epoch %d is older than assignment epoch %d for partition %s-%d.", c.Epoch, since, topic, index))
-		}
-		return nil
+		return m.validatePartition(c.Epoch, topic, id, index)
 	}, nil
+}
+
+// validatePartition says whether a member may commit an offset of a partition in
+// an older epoch.
+func (m *Member) validatePartition(epoch int32, topic string, id protocol.UUID, index int32) error {
+	since, ok := m.Assigned[id][index]
+	if !ok {
+		since, ok = m.Revoking[id][index]
+	}
+	switch {
+	case !ok:
+		return staleEpoch(m, fmt.Sprintf("Partition %s-%d is not assigned or pending revocation for member.", topic, index))
+	case epoch < since:
+		return staleEpoch(m, fmt.Sprintf("Received member epoch %d is older than assignment epoch %d for partition %s-%d.", epoch, since, topic, index))
+	}
+	return nil
 }
 
 // ValidateFetch says whether a member may read offsets: it has to know its

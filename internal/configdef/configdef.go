@@ -62,6 +62,8 @@ type Key struct {
 
 	validate validator
 	valid    string
+	// distinct lists lose repeated elements, as Kafka's lists of given values do; others reject them.
+	distinct bool
 }
 
 // Synonym is a broker key that another key falls back to.

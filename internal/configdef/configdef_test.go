@@ -52,11 +52,15 @@ func TestInvalidValuesSayWhatIsValid(t *testing.T) {
 		{"compression.type", "brotli", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
 		{"compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"},
 		{"cleanup.policy", "compact,shred", "String must be one of: compact, delete"},
-		{"cleanup.policy", "compact,compact", "Configuration values must not be duplicated."},
-		{"leader.replication.throttled.replicas", "1", "Must be the literal"},
+		{"min.cleanable.dirty.ratio", "2", "Value must be no more than 1"},
+		{"leader.replication.throttled.replicas", "1", "leader.replication.throttled.replicas must be the literal '*' or a list"},
 	} {
 		_, err := Topic().Lookup(c.key).Parse(c.value)
-		if err == nil || !strings.Contains(err.Error(), c.reason) || !strings.HasPrefix(err.Error(), "Invalid value "+c.value+" for configuration "+c.key) {
+		shown := map[string]string{"2": "2.0", "1": "[1]"}[c.value]
+		if shown == "" {
+			shown = c.value
+		}
+		if err == nil || !strings.Contains(err.Error(), c.reason) || !strings.HasPrefix(err.Error(), "Invalid value "+shown+" for configuration "+c.key) {
 			t.Errorf("%s=%s: %v, want %q", c.key, c.value, err, c.reason)
 		}
 	}
@@ -70,6 +74,7 @@ func TestValidValuesParseToTheirType(t *testing.T) {
 		{"segment.bytes", " 1048576 ", "1048576"},
 		{"cleanup.policy", "compact , delete", "compact,delete"},
 		{"cleanup.policy", "", ""},
+		{"cleanup.policy", "compact,compact", "compact"},
 		{"leader.replication.throttled.replicas", "0:1, 1:2", "0:1,1:2"},
 		{"leader.replication.throttled.replicas", "*", "*"},
 		{"min.cleanable.dirty.ratio", "1", "1.0"},

@@ -3,6 +3,7 @@ package configdef
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,11 +23,19 @@ func (e *ValueError) Error() string {
 // around elements removed; "" is the empty list). The error is a *ValueError.
 func (k *Key) Parse(text string) (any, error) {
 	v, reason := k.convert(text)
+	shown := text
 	if reason == "" && k.validate != nil {
+		switch parsed := v.(type) { // Kafka shows what it parsed
+		case []string:
+			if k.valid == replicaPairs {
+				shown = "[" + strings.Join(parsed, ", ") + "]"
+			}
+		case float64:
+			shown = formatDouble(parsed)
+		}
 		reason = k.validate(v)
 	}
 	if reason != "" {
-		shown := text
 		if k.Sensitive {
 			shown = "[hidden]"
 		}
@@ -68,6 +77,9 @@ func (k *Key) convert(text string) (any, string) {
 		n, err := strconv.ParseFloat(trimmed, 64)
 		return n, numberReason(err, "DOUBLE")
 	case List:
+		if k.distinct {
+			return unique(splitList(trimmed)), ""
+		}
 		return splitList(trimmed), ""
 	case Password:
 		return text, ""
@@ -81,6 +93,16 @@ func numberReason(err error, kind string) string {
 		return "Not a number of type " + kind
 	}
 	return ""
+}
+
+// unique keeps the first of equal elements.
+func unique(list []string) []string {
+	seen := make(map[string]bool, len(list))
+	return slices.DeleteFunc(list, func(s string) bool {
+		again := seen[s]
+		seen[s] = true
+		return again
+	})
 }
 
 // splitList splits at commas and removes blanks around the elements, as Kafka's LIST type does.

@@ -99,9 +99,10 @@ func parseLine(table string, f []string) (*Key, error) {
 	k.Sensitive = k.Type == Password
 	k.setDefault(f[2])
 	var err error
-	if k.validate, err = parseValidator(f[3], k.Type); err != nil {
+	if k.validate, err = parseValidator(f[3], k); err != nil {
 		return nil, err
 	}
+	k.distinct = k.Type == List && strings.HasPrefix(k.valid, "[") && k.valid != replicaPairs
 	if k.Synonyms, err = parseSynonyms(f[6]); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,11 @@ import (
 // validator returns why a parsed value is not valid, or "".
 type validator func(v any) string
 
+// replicaPairs is the "valid" column of keys that list replicas of partitions.
+const replicaPairs = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
 // parseValidator reads the "valid" column of the tables.
-func parseValidator(text string, t Type) (validator, error) {
+func parseValidator(text string, k *Key) (validator, error) {
 	switch {
 	case text == "-":
 		return nil, nil
@@ -25,15 +28,15 @@ func parseValidator(text string, t Type) (validator, error) {
 		return oneOfRangeOr(1, 9, -1), nil
 	case text == "[latest, earliest, by_duration:PnDTnHnMn.nS]":
 		return offsetResetStrategy, nil
-	case text == "[partitionId]:[brokerId],[partitionId]:[brokerId],...":
-		return throttledReplicas, nil
+	case text == replicaPairs:
+		return throttledReplicas(k.Name), nil
 	case strings.HasPrefix(text, "any duplicates rejected"):
 		return listValidator(nil, strings.Contains(text, "empty ok")), nil
 	case strings.HasPrefix(text, "(case insensitive) ["):
 		return oneOf(bracketed(text), true), nil
 	case strings.HasPrefix(text, "[") && strings.Contains(text, ",..."):
 		return parseRange(text)
-	case strings.HasPrefix(text, "[") && t == List:
+	case strings.HasPrefix(text, "[") && k.Type == List:
 		return listValidator(bracketed(text), strings.Contains(text, "empty ok")), nil
 	case strings.HasPrefix(text, "["):
 		return oneOf(bracketed(text), false), nil
@@ -120,7 +123,7 @@ func oneOf(values []string, ignoreCase bool) validator {
 	}
 }
 
-// listValidator rejects duplicates and empty elements, the empty list unless emptyOK, and elements outside
+// listValidator rejects duplicates (where the parser leaves any) and empty elements, the empty list unless emptyOK, and elements outside
 // values unless values is nil.
 func listValidator(values []string, emptyOK bool) validator {
 	return func(v any) string {
@@ -152,18 +155,20 @@ func orAny(values []string) string {
 }
 
 // throttledReplicas accepts "*", "none", "" or partition:broker pairs (KIP-73).
-func throttledReplicas(v any) string {
-	list, _ := v.([]string)
-	if len(list) == 0 || len(list) == 1 && (list[0] == "*" || list[0] == "none" || list[0] == "") {
+func throttledReplicas(name string) validator {
+	return func(v any) string {
+		list, _ := v.([]string)
+		if len(list) == 0 || len(list) == 1 && (list[0] == "*" || list[0] == "none" || list[0] == "") {
+			return ""
+		}
+		for _, pair := range list {
+			partition, broker, ok := strings.Cut(pair, ":")
+			if !ok || !isNumber(partition) || !isNumber(broker) {
+				return name + " must be the literal '*' or a list of replicas in the following format: " + replicaPairs
+			}
+		}
 		return ""
 	}
-	for _, pair := range list {
-		partition, broker, ok := strings.Cut(pair, ":")
-		if !ok || !isNumber(partition) || !isNumber(broker) {
-			return "Must be the literal '*', 'none' or a list of partitionId:brokerId pairs"
-		}
-	}
-	return ""
 }
 
 func isNumber(s string) bool {

@@ -168,7 +168,25 @@ func (d *Decider) checkTopicConfigs(merged map[string]string) *Fault {
 		return refuse(codeInvalidConfig, "conflict topic config setting min.compaction.lag.ms (%d) > "+
 			"max.compaction.lag.ms (%d)", minLag, maxLag)
 	}
+	if remote := configdef.Topic().Lookup("remote.storage.enable"); d.isTrue(remote, merged) && !d.remoteStorage() {
+		return refuse(codeInvalidConfig, "Tiered Storage functionality is disabled in the broker. "+
+			"Topic cannot be configured with remote log storage.")
+	}
 	return nil
+}
+
+func (d *Decider) isTrue(k *configdef.Key, merged map[string]string) bool {
+	v, err := k.Parse(merged[k.Name])
+	return err == nil && v == true
+}
+
+// remoteStorage tells whether this node runs with tiered storage.
+func (d *Decider) remoteStorage() bool {
+	if d.cfg.Static == nil {
+		return false
+	}
+	text, _ := d.cfg.Static("remote.log.storage.system.enable")
+	return strings.EqualFold(strings.TrimSpace(text), "true")
 }
 
 // mergedLong gives a number a topic with these overrides would use.

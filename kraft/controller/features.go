@@ -61,10 +61,7 @@ func featureUpdates(req *kmsg.UpdateFeaturesRequest) []featureUpdate {
 	for _, u := range req.FeatureUpdates {
 		upgrade := u.UpgradeType
 		if req.Version == 0 {
-			upgrade = upgradeOnly
-			if u.AllowDowngrade {
-				upgrade = downgradeSafe
-			}
+			upgrade = upgradeOnly // Kafka's controller does not look at allow_downgrade
 		}
 		out = append(out, featureUpdate{u.Feature, u.MaxVersionLevel, upgrade})
 	}
@@ -172,8 +169,8 @@ func (d *Decider) updateMetadataVersion(u featureUpdate, res *Result) *Fault {
 		if u.upgrade == downgradeUnsafe {
 			why = "Unsafe metadata downgrade is not supported in this version."
 		}
-		return refuse(codeInvalidUpdateVersion, "Unsupported metadata.version downgrade from %s to %s. %s",
-			current, next, why)
+		return refuse(codeInvalidUpdateVersion, "Unsupported metadata.version downgrade from %d to %d. %s",
+			int16(current), int16(next), why)
 	}
 	res.Records = append(res.Records, &metadata.FeatureLevelRecord{Name: u.name, FeatureLevel: u.level})
 	return nil
