@@ -248,8 +248,16 @@ func TestDynamicConfigsTakeEffectAndSurvive(t *testing.T) {
 	}
 	refused := func() {
 		t.Helper()
+		cl := n.client(kgo.ProducerBatchCompression(kgo.NoCompression()))
 		big := &kgo.Record{Topic: "t", Value: make([]byte, 1000)}
-		if err := n.client(kgo.ProducerBatchCompression(kgo.NoCompression())).ProduceSync(timeout(t), big).FirstErr(); !errors.Is(err, kerr.MessageTooLarge) {
+		var err error
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+			// The alteration is answered when it is committed, which is a moment before it is applied.
+			if err = cl.ProduceSync(timeout(t), big).FirstErr(); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, kerr.MessageTooLarge) {
 			t.Errorf("a batch above max.message.bytes: %v", err)
 		}
 	}
