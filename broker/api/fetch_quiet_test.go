@@ -377,7 +377,9 @@ func TestManyFetchesOfOneSessionEnd(t *testing.T) {
 	}
 	q := hotFetch(id, epoch(), 0)
 	got := n.dial(t).fetched(q)
-	slices.SortFunc(got.Topics, func(a, b kmsg.FetchResponseTopic) int { return int(a.Partitions[0].Partition - b.Partitions[0].Partition) })
+	slices.SortFunc(got.Topics, func(a, b kmsg.FetchResponseTopic) int {
+		return int(a.Partitions[0].Partition - b.Partitions[0].Partition)
+	})
 	for _, t := range got.Topics {
 		slices.SortFunc(t.Partitions, func(a, b kmsg.FetchResponseTopicPartition) int { return int(a.Partition - b.Partition) })
 	}
