@@ -465,7 +465,7 @@ func (w *fetchWork) add(x *fetchTarget, out protocol.FetchPartitionResponse) {
 func (h *fetch) send(w *fetchWork) {
 	b := network.NewBuffer(512)
 	b.B, w.splices = protocol.AppendFetchResponse(b.B, &w.r.Header, &w.resp, w.splices[:0])
-	parts := make([]network.Part, 0, 2*len(w.splices)+1)
+	parts := slices.Grow(w.r.Parts(), 2*len(w.splices)+1)
 	at, next := 0, 0
 	for _, s := range w.splices {
 		parts = append(parts, network.Part{Bytes: b.B[at:s.At]})

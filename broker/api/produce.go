@@ -264,7 +264,7 @@ func (h *produce) reply(w *produceWork, r *network.Request) {
 	} else {
 		b := network.NewBuffer(256)
 		b.B = protocol.AppendProduceResponse(b.B, &r.Header, &w.resp)
-		r.Reply(network.Response{Parts: []network.Part{{Bytes: b.B}}, Buffer: b})
+		r.Reply(network.Response{Parts: append(r.Parts(), network.Part{Bytes: b.B}), Buffer: b})
 	}
 	h.work.Put(w)
 }

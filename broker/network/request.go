@@ -44,10 +44,15 @@ type Request struct {
 
 	buffer   *Buffer // holds Body; nil once released
 	admitted int     // bytes taken from the queued.max.request.bytes budget
+	parts    [3]Part // memory for the parts of a usual answer
 	// The rest is guarded by Conn.mu.
 	answered bool
 	response Response
 }
+
+// Parts returns an empty list with memory for the few parts that an answer usually has: what comes before a run of
+// records, the run, and what comes after it. It may be called once.
+func (r *Request) Parts() []Part { return r.parts[:0] }
 
 // Response is the answer to a request.
 type Response struct {

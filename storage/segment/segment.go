@@ -237,7 +237,8 @@ func (s *Segment) index(batches []byte, start int64) error {
 		position += int64(len(b))
 	}
 	if largest != before {
-		s.max.Store(&largest)
+		found := largest // or every append would allocate one
+		s.max.Store(&found)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"container/list"
 	"io/fs"
 	"sync"
 )
@@ -17,16 +16,20 @@ type Cache struct {
 	maxOpen int
 
 	mu      sync.Mutex
-	idle    list.List // of *Handle: open and unpinned, most recently used first
-	open    int       // descriptors held, pinned and idle
-	evicted int64     // descriptors closed to make room, ever
+	idle    Handle // head of the ring of those that are open and unpinned, most recently used first
+	open    int    // descriptors held, pinned and idle
+	evicted int64  // descriptors closed to make room, ever
 }
 
 // evictScanHandles is how far from the cold end a clean file is looked for before a dirty one is closed.
 const evictScanHandles = 16
 
 // NewCache makes a cache of at most maxOpen idle descriptors over fsys.
-func NewCache(fsys FS, maxOpen int) *Cache { return &Cache{fs: fsys, maxOpen: max(maxOpen, 1)} }
+func NewCache(fsys FS, maxOpen int) *Cache {
+	c := &Cache{fs: fsys, maxOpen: max(maxOpen, 1)}
+	c.idle.newer, c.idle.older = &c.idle, &c.idle
+	return c
+}
 
 // FS is the file system below.
 func (c *Cache) FS() FS { return c.fs }
@@ -52,11 +55,27 @@ func (c *Cache) Adopt(f File) *Handle {
 	h := &Handle{cache: c, name: f.Name(), file: f}
 	c.mu.Lock()
 	c.open++
-	h.elem = c.idle.PushFront(h)
+	c.addIdle(h)
 	victims := c.evictLocked()
 	c.mu.Unlock()
 	closeAll(victims)
 	return h
+}
+
+// addIdle makes h the most recently used of the idle ones. The caller holds mu.
+func (c *Cache) addIdle(h *Handle) {
+	h.newer, h.older = &c.idle, c.idle.older
+	c.idle.older.newer = h
+	c.idle.older = h
+}
+
+// removeIdle takes h out of the idle ones if it is there. The caller holds mu.
+func (c *Cache) removeIdle(h *Handle) {
+	if h.older == nil {
+		return
+	}
+	h.newer.older, h.older.newer = h.older, h.newer
+	h.newer, h.older = nil, nil
 }
 
 // Handle is a File whose descriptor comes and goes. Every method pins it for the length of the call;
@@ -68,8 +87,9 @@ type Handle struct {
 
 	// All below is guarded by cache.mu.
 	name   string
-	file   File          // nil when not open
-	elem   *list.Element // in cache.idle exactly when file != nil and pins == 0
+	file   File    // nil when not open
+	newer  *Handle // neighbours among the idle ones,
+	older  *Handle // set exactly when file != nil and pins == 0
 	pins   int
 	dirty  bool // written since the last successful Sync
 	closed bool
@@ -78,13 +98,16 @@ type Handle struct {
 var _ File = (*Handle)(nil)
 
 // Acquire opens the file if need be and keeps it open until Release.
-func (h *Handle) Acquire() (File, error) {
-	if f, err := h.tryPin(); f != nil || err != nil {
+func (h *Handle) Acquire() (File, error) { return h.acquire(false) }
+
+// acquire is Acquire, and marks the file as written to if that is what it is acquired for.
+func (h *Handle) acquire(write bool) (File, error) {
+	if f, err := h.tryPin(write); f != nil || err != nil {
 		return f, err
 	}
 	h.opening.Lock()
 	defer h.opening.Unlock()
-	if f, err := h.tryPin(); f != nil || err != nil {
+	if f, err := h.tryPin(write); f != nil || err != nil {
 		return f, err
 	}
 	c := h.cache
@@ -100,6 +123,7 @@ func (h *Handle) Acquire() (File, error) {
 	}
 	h.file = f
 	h.pins = 1
+	h.dirty = h.dirty || write
 	c.open++
 	victims := c.evictLocked()
 	c.mu.Unlock()
@@ -107,7 +131,7 @@ func (h *Handle) Acquire() (File, error) {
 	return f, nil
 }
 
-func (h *Handle) tryPin() (File, error) {
+func (h *Handle) tryPin(write bool) (File, error) {
 	c := h.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,11 +141,9 @@ func (h *Handle) tryPin() (File, error) {
 	if h.file == nil {
 		return nil, nil
 	}
-	if h.elem != nil {
-		c.idle.Remove(h.elem)
-		h.elem = nil
-	}
+	c.removeIdle(h)
 	h.pins++
+	h.dirty = h.dirty || write
 	return h.file, nil
 }
 
@@ -141,7 +163,7 @@ func (h *Handle) Release() {
 			h.file = nil
 			c.open--
 		} else {
-			h.elem = c.idle.PushFront(h)
+			c.addIdle(h)
 			victims = c.evictLocked()
 		}
 	}
@@ -153,17 +175,17 @@ func (h *Handle) Release() {
 // after unlocking.
 func (c *Cache) evictLocked() []File {
 	var victims []File
-	for c.open > c.maxOpen && c.idle.Len() > 0 {
-		e := c.idle.Back()
-		for i, probe := 0, e; i < evictScanHandles && probe != nil; i, probe = i+1, probe.Prev() {
-			if !probe.Value.(*Handle).dirty {
-				e = probe
+	for c.open > c.maxOpen && c.idle.newer != &c.idle {
+		h := c.idle.newer // the least recently used, since the ring closes at its head
+		for i, probe := 0, h; i < evictScanHandles && probe != &c.idle; i, probe = i+1, probe.newer {
+			if !probe.dirty {
+				h = probe
 				break
 			}
 		}
-		h := c.idle.Remove(e).(*Handle)
+		c.removeIdle(h)
 		victims = append(victims, h.file)
-		h.file, h.elem = nil, nil
+		h.file = nil
 		c.open--
 		c.evicted++
 	}
@@ -188,8 +210,7 @@ func (h *Handle) Close() error {
 	h.closed = true
 	var f File
 	if h.file != nil && h.pins == 0 {
-		c.idle.Remove(h.elem)
-		h.elem = nil
+		c.removeIdle(h)
 		f, h.file = h.file, nil
 		c.open--
 	}
@@ -227,12 +248,11 @@ func (h *Handle) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAt writes to the file.
 func (h *Handle) WriteAt(p []byte, off int64) (int, error) {
-	f, err := h.Acquire()
+	f, err := h.acquire(true)
 	if err != nil {
 		return 0, err
 	}
 	defer h.Release()
-	h.setDirty(true)
 	return f.WriteAt(p, off)
 }
 
@@ -248,12 +268,11 @@ func (h *Handle) Size() (int64, error) {
 
 // Truncate cuts or extends the file.
 func (h *Handle) Truncate(sizeBytes int64) error {
-	f, err := h.Acquire()
+	f, err := h.acquire(true)
 	if err != nil {
 		return err
 	}
 	defer h.Release()
-	h.setDirty(true)
 	return f.Truncate(sizeBytes)
 }
 
