@@ -63,7 +63,8 @@ func (l *Log) open() error {
 	if err := ld.load(); err != nil {
 		return err
 	}
-	if created {
+	if created || !l.opts.HadCleanShutdown {
+		// After a crash of the process alone, names that it made may not be durable yet.
 		l.flush.filesChanged()
 		l.flush.parent = true
 	}

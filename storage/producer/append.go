@@ -141,7 +141,12 @@ func (a *Append) addMarker(p *pending, b record.Batch) (*CompletedTxn, error) {
 		return nil, err
 	}
 	if !ok {
-		// An emptied batch: the whole transaction has been compacted away.
+		// Emptied: the whole transaction has been compacted away. The batch is there for its epoch, which still fences
+		// (Kafka forgets it).
+		if b.Count() == 0 && b.ProducerEpoch() >= p.next.Epoch {
+			p.next.setEpoch(b.ProducerEpoch())
+			p.next.LastTimestamp = b.MaxTimestamp()
+		}
 		return nil, nil
 	}
 	offset := b.BaseOffset()
