@@ -84,9 +84,9 @@ func (d *Decider) checkGroupRange(merged map[string]string, b groupBounds) *Faul
 	case hasLo && hasHi && (n < lo || n > hi):
 		return refuse(codeInvalidConfig, "%s must be in the range %d to %d inclusive.", b.key, lo, hi)
 	case hasHi && n > hi:
-		return refuse(codeInvalidConfig, "%s must be less than or equal to %s", b.key, b.max)
+		return refuse(codeInvalidConfig, "%s must be less than or equal to %d", b.key, hi)
 	case hasLo && n < lo:
-		return refuse(codeInvalidConfig, "%s must be greater than or equal to %s", b.key, b.min)
+		return refuse(codeInvalidConfig, "%s must be greater than or equal to %d", b.key, lo)
 	}
 	return nil
 }
