@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/broker/config"
@@ -89,12 +90,30 @@ func (h *alterConfigs) checkOne(a *alteration) error {
 		if a.replaces {
 			break // AlterConfigs never knew them
 		}
-		return invalid("Levels of loggers cannot be altered: this broker has one level for all")
+		return h.checkLogger(a)
 	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
 		return nil
 	case kmsg.ConfigResourceTypeUnknown:
 	}
 	return invalid("Unknown resource type %d", a.kind)
+}
+
+// checkLogger refuses alterations of log levels in the order of Kafka's checks. The one logger that there is has a level
+// that is set at start.
+func (h *alterConfigs) checkLogger(a *alteration) error {
+	id, err := strconv.ParseInt(a.name, 10, 32)
+	if err != nil {
+		return invalid("Node id must be an integer, but it is: %s", a.name)
+	}
+	if int32(id) != h.node.ID {
+		return invalid("Unexpected node id. Expected %d, but received %s", h.node.ID, a.name)
+	}
+	for _, name := range a.keys {
+		if name != rootLogger {
+			return protocol.NewError(kerr.InvalidConfig.Code, "Logger "+name+" does not exist!")
+		}
+	}
+	return invalid("Levels of loggers cannot be altered: this broker has one level for all")
 }
 
 // checkBroker checks that a broker resource names this broker, or all, and that its keys can be altered at run time.

@@ -21,11 +21,14 @@ import (
 //
 //	1 source and synonyms (KIP-226)     3 type and documentation (KIP-569)     4 flexible
 //
-// Exactly the named known keys are returned, all for null. A missing topic gives UNKNOWN_TOPIC_OR_PARTITION, an
+// Exactly the named known keys are returned, all for null and for none. A missing topic gives UNKNOWN_TOPIC_OR_PARTITION, an
 // impossible name INVALID_TOPIC_EXCEPTION, a broker other than this one, a name that is no number and an unknown
 // resource type INVALID_REQUEST. Values of sensitive keys are null. The broker resource "" has what was set
 // dynamically for all brokers, and nothing else.
 type describeConfigs struct{ node Node }
+
+// rootLogger is the only logger that this broker has.
+const rootLogger = "root"
 
 // Sources of a config beyond those of package config.
 const (
@@ -43,7 +46,10 @@ func (h *describeConfigs) handle(_ context.Context, c *Call) kmsg.Response {
 	for _, r := range req.Resources {
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
-		d := describer{cfg: h.node.Config(), synonyms: req.IncludeSynonyms, docs: req.IncludeDocumentation, keys: r.ConfigNames}
+		d := describer{cfg: h.node.Config(), synonyms: req.IncludeSynonyms, docs: req.IncludeDocumentation}
+		if len(r.ConfigNames) > 0 {
+			d.keys = r.ConfigNames
+		}
 		out.ErrorMessage = new(string) // empty, not null, without an error and for a topic that is not there
 		if err := h.describe(&d, img, r); err != nil {
 			out.ErrorCode = protocol.ErrorCode(err)
@@ -85,7 +91,7 @@ func (h *describeConfigs) describe(d *describer, img *image.Image, r kmsg.Descri
 		if int32(id) != h.node.ID {
 			return invalid("Unexpected broker id, expected %d but received %s", h.node.ID, r.ResourceName)
 		}
-		d.logger("root", "INFO")
+		d.logger(rootLogger, "INFO")
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if r.ResourceName == "" {
 			return invalid("Client metrics subscription name must not be empty")

@@ -225,13 +225,14 @@ func (h *describeProducers) handle(_ context.Context, c *Call) kmsg.Response {
 			x.Partition = index
 			x.ActiveProducers = []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{}
 			err := checkTopicName(t.Topic)
+			if err == nil && img.Topics.ByName(t.Topic) == nil {
+				err = kerr.UnknownTopicOrPartition
+			}
+			x.ErrorMessage = message(err) // told with faults of the topic, not with those of a partition
 			if err == nil {
 				err = h.describe(img, t.Topic, &x)
 			}
 			x.ErrorCode = code(h.log, "DescribeProducers", err)
-			if err != nil && x.ErrorCode != kerr.UnknownTopicOrPartition.Code {
-				x.ErrorMessage = message(err)
-			}
 			out.Partitions = append(out.Partitions, x)
 		}
 		resp.Topics = append(resp.Topics, out)
