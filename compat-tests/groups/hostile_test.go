@@ -1,0 +1,266 @@
+package groups
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/compat-tests/harness"
+	"gregor/compat-tests/wire"
+)
+
+// stormMembers is how many members join at once.
+const stormMembers = 300
+
+// maxGrowthMB bounds what all the bad input may cost a broker in resident memory.
+const maxGrowthMB = 160
+
+// rssMB is the resident memory of a process.
+func rssMB(tb testing.TB, n *harness.Node) int {
+	tb.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
+	if err != nil {
+		tb.Skip("no /proc: ", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return kb / 1024
+		}
+	}
+	tb.Fatal("no VmRSS")
+	return 0
+}
+
+// answer plays a request on a node and returns the code and what else there is to compare.
+type badInput struct {
+	name string
+	req  func(t wire.Topic) kmsg.Request
+	want *kerr.Error // nil: none
+}
+
+func code(resp kmsg.Response) int16 {
+	switch r := resp.(type) {
+	case *kmsg.JoinGroupResponse:
+		return r.ErrorCode
+	case *kmsg.SyncGroupResponse:
+		return r.ErrorCode
+	case *kmsg.HeartbeatResponse:
+		return r.ErrorCode
+	case *kmsg.LeaveGroupResponse:
+		if r.ErrorCode == 0 && len(r.Members) > 0 {
+			return r.Members[0].ErrorCode
+		}
+		return r.ErrorCode
+	case *kmsg.OffsetCommitResponse:
+		return r.Topics[0].Partitions[0].ErrorCode
+	case *kmsg.OffsetFetchResponse:
+		return r.Groups[0].ErrorCode
+	case *kmsg.OffsetDeleteResponse:
+		return r.ErrorCode
+	case *kmsg.DeleteGroupsResponse:
+		return r.Groups[0].ErrorCode
+	case *kmsg.DescribeGroupsResponse:
+		return r.Groups[0].ErrorCode
+	case *kmsg.ConsumerGroupDescribeResponse:
+		return r.Groups[0].ErrorCode
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return r.ErrorCode
+	}
+	return -99
+}
+
+func joinAs(group, member string, metadata []byte) *kmsg.JoinGroupRequest {
+	req := wire.At(kmsg.NewPtrJoinGroupRequest(), 3) // before MEMBER_ID_REQUIRED
+	req.Group, req.MemberID, req.ProtocolType, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = group, member, "consumer", 10000, 10000
+	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: metadata}}
+	return req
+}
+
+func beatAs(group, member string, edit func(r *kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatRequest {
+	req := wire.At(kmsg.NewPtrConsumerGroupHeartbeatRequest(), 1)
+	req.Group, req.MemberID, req.MemberEpoch, req.RebalanceTimeoutMillis = group, member, 0, 10000
+	req.SubscribedTopicNames, req.Topics = []string{"bad"}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	edit(req)
+	return req
+}
+
+func commitAs(t wire.Topic, group, member string, generation int32, metadata string) *kmsg.OffsetCommitRequest {
+	req := wire.At(kmsg.NewPtrOffsetCommitRequest(), 9)
+	req.Group, req.MemberID, req.Generation = group, member, generation
+	rt := kmsg.NewOffsetCommitRequestTopic()
+	rt.Topic, rt.TopicID = t.Name, t.ID
+	rp := kmsg.NewOffsetCommitRequestTopicPartition()
+	rp.Offset, rp.Metadata = 1, &metadata
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+// manyTopics is a subscription to topics that are not there.
+func manyTopics(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("a-topic-that-nobody-ever-made-%d", i))
+	}
+	return out
+}
+
+// badInputs are requests that a group's coordinator refuses, or must be able to bear.
+func badInputs() []badInput {
+	constant := func(req kmsg.Request) func(wire.Topic) kmsg.Request {
+		return func(wire.Topic) kmsg.Request { return req }
+	}
+	heartbeat := func(group, member string, generation int32) kmsg.Request {
+		req := wire.At(kmsg.NewPtrHeartbeatRequest(), 4)
+		req.Group, req.MemberID, req.Generation = group, member, generation
+		return req
+	}
+	sync := func(group, member string, generation int32) kmsg.Request {
+		req := wire.At(kmsg.NewPtrSyncGroupRequest(), 4)
+		req.Group, req.MemberID, req.Generation = group, member, generation
+		return req
+	}
+	leave := func(group, member string) kmsg.Request {
+		req := wire.At(kmsg.NewPtrLeaveGroupRequest(), 4)
+		req.Group, req.Members = group, []kmsg.LeaveGroupRequestMember{{MemberID: member}}
+		return req
+	}
+	regex := func(pattern string) kmsg.Request {
+		return beatAs("bad-regex", "member-of-a-regex", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames, r.SubscribedTopicRegex = nil, &pattern
+		})
+	}
+	edited := func(edit func(r *kmsg.ConsumerGroupHeartbeatRequest)) kmsg.Request {
+		return beatAs("bad-848", "some-member", edit)
+	}
+	return []badInput{
+		{"heartbeat of no group", constant(heartbeat("", "m", 1)), kerr.InvalidGroupID},
+		{"heartbeat of no member", constant(heartbeat("bad", "", 1)), kerr.UnknownMemberID},
+		{"heartbeat of a stranger", constant(heartbeat("bad", "m", 1)), kerr.UnknownMemberID},
+		{"sync of a stranger", constant(sync("bad", "m", 7)), kerr.UnknownMemberID},
+		{"sync of no group", constant(sync("", "m", 7)), kerr.InvalidGroupID},
+		{"leave of a stranger", constant(leave("bad", "m")), kerr.UnknownMemberID},
+		{"join of no group", constant(joinAs("", "", subscription("bad"))), kerr.InvalidGroupID},
+		{"join of a stranger", constant(joinAs("bad", "m", subscription("bad"))), kerr.UnknownMemberID},
+		{"join with a session too short", constant(func() kmsg.Request {
+			r := joinAs("bad", "", nil)
+			r.SessionTimeoutMillis = 1
+			return r
+		}()), kerr.InvalidSessionTimeout},
+		{"join without protocols", constant(func() kmsg.Request {
+			r := joinAs("bad", "", nil)
+			r.Protocols = nil
+			return r
+		}()), kerr.InconsistentGroupProtocol},
+		{"commit of a stranger", func(t wire.Topic) kmsg.Request { return commitAs(t, "bad", "m", 3, "") }, kerr.IllegalGeneration},
+		{"commit of no group", func(t wire.Topic) kmsg.Request { return commitAs(t, "", "", -1, "") }, kerr.InvalidGroupID},
+		{"commit with much metadata", func(t wire.Topic) kmsg.Request { return commitAs(t, "bad", "", -1, strings.Repeat("x", 30000)) }, kerr.OffsetMetadataTooLarge},
+		{"commit with as much metadata as may be", func(t wire.Topic) kmsg.Request { return commitAs(t, "bad-full", "", -1, strings.Repeat("x", 4096)) }, nil},
+		{"consumer heartbeat of no group", constant(beatAs("", "m", func(*kmsg.ConsumerGroupHeartbeatRequest) {})), kerr.InvalidRequest},
+		{"consumer heartbeat of no member", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" })), kerr.InvalidRequest},
+		{"consumer heartbeat of a stranger", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = 5 })), kerr.GroupIDNotFound},
+		{"consumer heartbeat with epoch -9", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -9 })), kerr.InvalidRequest},
+		{"consumer heartbeat with owned partitions at first", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{Partitions: []int32{1}}}
+		})), kerr.InvalidRequest},
+		{"consumer heartbeat with an unknown assignor", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = ptr("nonsense") })), kerr.UnsupportedAssignor},
+		{"consumer heartbeat with an empty instance", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = ptr("") })), kerr.InvalidRequest},
+		{"a regex that does not parse", constant(regex("a(b")), kerr.InvalidRegularExpression},
+		{"a regex with a look-around", constant(regex("(?=a)b")), kerr.InvalidRegularExpression},
+		{"a regex with a back reference", constant(regex(`(a)\1`)), kerr.InvalidRegularExpression},
+		{"a regex with nested repeats", constant(regex(strings.Repeat("(", 30) + "a" + strings.Repeat("*)", 30))), nil},
+		{"a regex with too large a repeat", constant(regex("(a{1000}){1000}")), kerr.InvalidRegularExpression},
+		{"a regex nested deeply", constant(regex(strings.Repeat("(", 5000) + strings.Repeat(")", 5000))), kerr.InvalidRegularExpression},
+		{"10,000 topics in a consumer's subscription", constant(beatAs("bad-many", "member-of-many", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames = manyTopics(10_000)
+		})), nil},
+		{"10,000 topics in a classic subscription", constant(joinAs("bad-many-classic", "", subscription(manyTopics(10_000)...))), nil},
+		{"metadata that is no subscription", constant(joinAs("bad-metadata", "", []byte{0xff, 0xff, 0xff, 0xff, 0x7f})), nil},
+		{"a megabyte of metadata", constant(joinAs("bad-large", "", make([]byte, 900_000))), nil},
+		{"more metadata than a batch may hold", constant(joinAs("bad-huge", "", make([]byte, 8_000_000))), nil},
+	}
+}
+
+// TestBadInputGetsKafkasCodesAndCostsNoMemory plays the same bad requests on both: what the test wants is checked on
+// Kafka too.
+func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
+	for _, kind := range []harness.Kind{harness.Gregor, harness.Kafka} {
+		t.Run(string(kind), func(t *testing.T) {
+			n := harness.Start(t, kind, harness.Options{Properties: harness.Properties{"group.max.size": "20"}})
+			topic := wire.CreateTopic(t, n, "bad", 4)
+			for _, b := range badInputs() {
+				if r, ok := b.req(topic).(*kmsg.JoinGroupRequest); ok && r.Group != "" {
+					awaitCoordinator(t, n, r.Group)
+				}
+			}
+			awaitCoordinator(t, n, "bad-full", "bad-848", "bad-regex", "bad-many", "storm")
+			before := rssMB(t, n)
+			s := &side{t: t, node: n, ids: map[string]string{}}
+			for _, b := range badInputs() {
+				c := s.start(b.req(topic))
+				select {
+				case <-c.done:
+				case <-time.After(patience):
+					t.Fatalf("%s: no answer", b.name)
+				}
+				if c.err != nil {
+					t.Errorf("%s: %v", b.name, c.err)
+					continue
+				}
+				var want int16
+				if b.want != nil {
+					want = b.want.Code
+				}
+				if got := code(c.resp); got != want {
+					t.Errorf("%s: %v, want %v", b.name, kerr.ErrorForCode(got), kerr.ErrorForCode(want))
+				}
+			}
+			joinStorm(t, s)
+			after := rssMB(t, n)
+			t.Logf("%s: resident memory %d MB before, %d MB after", kind, before, after)
+			if kind == harness.Gregor && after-before > maxGrowthMB {
+				t.Errorf("resident memory grew from %d to %d MB", before, after)
+			}
+		})
+	}
+}
+
+// joinStorm lets far more members join at once than a group may have, and others of a group that is busy.
+func joinStorm(t *testing.T, s *side) {
+	t.Helper()
+	calls := make([]*call, stormMembers)
+	for i := range calls {
+		calls[i] = s.start(joinAs("storm", "", make([]byte, 10_000)))
+	}
+	let, refused := 0, 0
+	for _, c := range calls {
+		select {
+		case <-c.done:
+		case <-time.After(patience):
+			t.Fatal("a join of the storm is not answered")
+		}
+		switch {
+		case c.err != nil:
+			t.Fatal(c.err)
+		case code(c.resp) == kerr.GroupMaxSizeReached.Code:
+			refused++
+		case code(c.resp) == 0 || code(c.resp) == kerr.UnknownMemberID.Code || code(c.resp) == kerr.RebalanceInProgress.Code:
+			let++
+		default:
+			t.Errorf("a join of the storm: %v", kerr.ErrorForCode(code(c.resp)))
+		}
+	}
+	if let > 20 || let+refused != stormMembers {
+		t.Errorf("%d joined, %d were refused; 20 may join", let, refused)
+	}
+	t.Logf("storm: %d joined, %d refused", let, refused)
+}

@@ -1,0 +1,382 @@
+package groups
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/compat-tests/harness"
+	"gregor/compat-tests/wire"
+)
+
+// stepsVariable and seedVariable make the random comparison longer, or repeat one.
+const (
+	stepsVariable  = "GREGOR_GROUPS_STEPS"
+	seedVariable   = "GREGOR_GROUPS_SEED"
+	roundsVariable = "GREGOR_GROUPS_ROUNDS"
+)
+
+// longTimers keep every timer of the groups out of a random sequence: it compares what requests do.
+var longTimers = harness.Properties{
+	"group.consumer.max.session.timeout.ms":    "3600000",
+	"group.consumer.session.timeout.ms":        "1800000",
+	"group.consumer.assignment.interval.ms":    "0",
+	"group.consumer.assignor.offload.enable":   "false",
+	"group.max.session.timeout.ms":             "3600000",
+	"group.consumer.heartbeat.interval.ms":     "5000",
+	"group.consumer.max.heartbeat.interval.ms": "15000",
+	"group.consumer.migration.policy":          "bidirectional",
+	"group.max.size":                           "6",
+	"group.consumer.max.size":                  "5",
+}
+
+// randomTopics are the topics of the sequence with their partitions.
+var randomTopics = map[string]int32{"t": 4, "u": 3, "v": 7}
+
+// driver plays one random sequence on both sides.
+type driver struct {
+	t     *testing.T
+	rng   *rand.Rand
+	sides [2]*side // gregor, kafka
+	// topics are the ids, the same on both sides.
+	topics map[string][16]byte
+
+	steps   int
+	groups  map[string]*group
+	parked  []*pending
+	log     []string
+	counts  map[string]int
+	splits  int
+	members int
+}
+
+// group is what the driver knows of a group: only what both sides have answered.
+type group struct {
+	name    string
+	members []*member
+	// classic is the share of the classic protocol, in a hundred.
+	classic int
+}
+
+// member is a member of either protocol. The name stands for the id of each side.
+type member struct {
+	name      string
+	group     string
+	instance  *string
+	protocols []string
+	epoch     int32 // generation or member epoch
+	leader    bool
+	busy      bool
+	list      []string // of the members' names, for a leader
+	assigned  []kmsg.ConsumerGroupHeartbeatRequestTopic
+}
+
+// twins starts a Kafka with topics, and a Gregor on a copy of its data: even the ids of the topics are the same then.
+func twins(t *testing.T, p harness.Properties, topics map[string]int32) (gregor, kafka *harness.Node, ids map[string][16]byte) {
+	t.Helper()
+	kafka = harness.Start(t, harness.Kafka, harness.Options{Properties: p})
+	ids = map[string][16]byte{}
+	for name, partitions := range topics {
+		ids[name] = wire.CreateTopic(t, kafka, name, partitions).ID
+	}
+	awaitCoordinator(t, kafka, "a")
+	kafka.Stop(t)
+	copied := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(copied, os.DirFS(kafka.LogDir)); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(copied, ".lock"))
+	gregor = harness.Start(t, harness.Gregor, harness.Options{Properties: p, LogDir: copied})
+	kafka.Start(t)
+	for _, n := range []*harness.Node{gregor, kafka} {
+		for name, partitions := range topics {
+			wire.AwaitLeaders(t, n, name, partitions)
+		}
+	}
+	return gregor, kafka, ids
+}
+
+func TestRandomRequestsGetKafkasAnswers(t *testing.T) {
+	seed := setting(t, seedVariable, time.Now().UnixNano()%1_000_000)
+	gregor, kafka, ids := twins(t, longTimers, randomTopics)
+	for round := range setting(t, roundsVariable, 3) {
+		t.Run(fmt.Sprintf("seed%d", seed+round), func(t *testing.T) {
+			playRandom(t, seed+round, ids, gregor, kafka)
+		})
+	}
+}
+
+func playRandom(t *testing.T, seed int64, ids map[string][16]byte, nodes ...*harness.Node) {
+	t.Helper()
+	steps := setting(t, stepsVariable, 150)
+	d := &driver{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 1)), topics: ids, groups: map[string]*group{}, counts: map[string]int{}}
+	for i, n := range nodes {
+		d.sides[i] = &side{t: t, node: n, ids: map[string]string{}}
+	}
+	var names []string
+	for _, kind := range slices.Sorted(maps.Keys(classicShare)) {
+		name := fmt.Sprintf("%s-%d", kind, seed)
+		for _, n := range nodes {
+			awaitCoordinator(t, n, name)
+		}
+		names = append(names, name)
+		d.groups[name] = &group{name: name, classic: classicShare[kind]}
+	}
+	defer func() {
+		for _, n := range names {
+			if err := d.clear(d.groups[n]); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for d.steps = range int(steps) {
+		if err := d.step(names); err != nil {
+			from := max(0, len(d.log)-60)
+			t.Fatalf("%s=%d, step %d: %v\nthe steps before:\n%s", seedVariable, seed, d.steps, err, strings.Join(d.log[from:], "\n"))
+		}
+	}
+	t.Logf("%s=%d: %d steps, answers compared: %v, ties of the leader's election: %d", seedVariable, seed, steps, d.counts, d.splits)
+}
+
+// classicShare says how many of a hundred requests to a group are of the classic protocol.
+var classicShare = map[string]int{"a": 97, "b": 92, "x": 3, "y": 10, "z": 50}
+
+// step plays one request and looks at what else it has set free.
+func (d *driver) step(names []string) error {
+	g := d.groups[names[d.rng.IntN(len(names))]]
+	n := d.rng.IntN(100)
+	var p *pending
+	switch {
+	case n < 22:
+		p = d.query(g)
+	case n < 36:
+		p = d.offsets(g)
+	case d.rng.IntN(100) < g.classic:
+		p = d.classic(g)
+	default:
+		p = d.heartbeat848(g)
+	}
+	return d.play(p)
+}
+
+// both sends a request that build makes for each side.
+func (d *driver) both(what string, g *group, m *member, build func(s *side) kmsg.Request) *pending {
+	p := &pending{what: fmt.Sprintf("%d: %s %s", d.steps, g.name, what), group: g.name, member: m}
+	d.log = append(d.log, p.what)
+	for i, s := range d.sides {
+		p.calls[i] = s.start(build(s))
+	}
+	return p
+}
+
+// play waits for a request's answers or parks it, and then for those of the parked ones that it has set free.
+func (d *driver) play(p *pending) error {
+	ok, err := settle(p, d.sides)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		d.log = append(d.log, "   waits")
+		if p.member != nil {
+			p.member.busy = true
+		}
+		d.parked = append(d.parked, p)
+		return nil
+	}
+	freed := []*pending{p}
+	for _, q := range d.parked {
+		ok, err := q.bothOrNone()
+		if err != nil {
+			return err
+		}
+		if ok {
+			freed = append(freed, q)
+		}
+	}
+	d.parked = slices.DeleteFunc(d.parked, func(q *pending) bool { return slices.Contains(freed, q) })
+	return d.compare(freed)
+}
+
+// errSplit tells that the sides chose different leaders: Kafka takes any member then.
+var errSplit = errors.New("different leaders")
+
+func (d *driver) compare(all []*pending) error {
+	split := ""
+	for _, p := range all {
+		if p.member != nil {
+			p.member.busy = false
+		}
+		for i, c := range p.calls {
+			if c.err != nil {
+				return fmt.Errorf("%s: %s: %w", p.what, d.sides[i].node.Kind, c.err)
+			}
+		}
+		a, b := p.calls[0].resp, p.calls[1].resp
+		d.counts[kmsg.NameForKey(a.Key())]++
+		// Ids are learnt from the answers to the requests that generate them.
+		if err := d.learn(p, a, b); err != nil && !errors.Is(err, errSplit) {
+			return err
+		} else if err != nil {
+			split = p.group
+			continue
+		}
+		d.onlyOwn(a, b)
+		x, y := d.sides[0].show(a), d.sides[1].show(b)
+		if x != y {
+			return fmt.Errorf("%s:\n  gregor %s\n  kafka  %s", p.what, x, y)
+		}
+		d.log = append(d.log, "   = "+p.what[:min(len(p.what), 12)]+" "+x[:min(len(x), 300)])
+		d.apply(p, a)
+	}
+	if split != "" {
+		return d.clear(d.groups[split])
+	}
+	return nil
+}
+
+// onlyOwn leaves the groups of other sequences out of a list.
+func (d *driver) onlyOwn(answers ...kmsg.Response) {
+	for _, resp := range answers {
+		if r, ok := resp.(*kmsg.ListGroupsResponse); ok {
+			r.Groups = slices.DeleteFunc(r.Groups, func(g kmsg.ListGroupsResponseGroup) bool { return d.groups[g.Group] == nil })
+		}
+	}
+}
+
+// learn takes the member ids of an answer.
+func (d *driver) learn(p *pending, answers ...kmsg.Response) error {
+	if p.member == nil {
+		return nil
+	}
+	var leaders [2]string
+	for i, resp := range answers {
+		r, ok := resp.(*kmsg.JoinGroupResponse)
+		if !ok {
+			continue
+		}
+		if d.sides[i].name(r.MemberID) == r.MemberID && r.MemberID != "" {
+			d.sides[i].learn(p.member.name, r.MemberID)
+		}
+		leaders[i] = d.sides[i].name(r.LeaderID)
+	}
+	if leaders[0] != leaders[1] {
+		// The leader may be known by the answer to another request only, which comes in the same round.
+		return errSplit
+	}
+	return nil
+}
+
+// clear removes all members of a group whose leaders differ.
+func (d *driver) clear(g *group) error {
+	d.splits++
+	d.log = append(d.log, "   different leaders: all leave "+g.name)
+	for i, s := range d.sides {
+		describe := wire.At(kmsg.NewPtrDescribeGroupsRequest(), 5)
+		describe.Groups = []string{g.name}
+		c := s.start(describe)
+		<-c.done
+		if c.err != nil {
+			return c.err
+		}
+		r, _ := c.resp.(*kmsg.DescribeGroupsResponse)
+		leave := wire.At(kmsg.NewPtrLeaveGroupRequest(), 5)
+		leave.Group = g.name
+		for _, m := range r.Groups[0].Members {
+			leave.Members = append(leave.Members, kmsg.LeaveGroupRequestMember{MemberID: m.MemberID})
+		}
+		for _, m := range g.members {
+			leave.Members = append(leave.Members, kmsg.LeaveGroupRequestMember{MemberID: d.sides[i].id(m.name)})
+		}
+		c = s.start(leave)
+		<-c.done
+	}
+	d.parked = slices.DeleteFunc(d.parked, func(p *pending) bool {
+		if p.group != g.name {
+			return false
+		}
+		for _, c := range p.calls {
+			<-c.done
+		}
+		return true
+	})
+	g.members = nil
+	return nil
+}
+
+// apply keeps what an answer says, the same on both sides.
+func (d *driver) apply(p *pending, resp kmsg.Response) {
+	m := p.member
+	if m == nil {
+		return
+	}
+	g := d.groups[p.group]
+	switch r := resp.(type) {
+	case *kmsg.JoinGroupResponse:
+		switch r.ErrorCode {
+		case 0:
+			m.epoch, m.leader, m.list = r.Generation, r.LeaderID == r.MemberID, nil
+			for _, x := range r.Members {
+				m.list = append(m.list, d.sides[0].name(x.MemberID))
+			}
+			slices.Sort(m.list)
+		case 79:
+			m.epoch = 0
+		default:
+			d.forget(g, m)
+		}
+	case *kmsg.SyncGroupResponse:
+		if r.ErrorCode == 25 {
+			d.forget(g, m)
+		}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		if r.ErrorCode != 0 {
+			if r.ErrorCode == 25 || r.ErrorCode == 110 && d.rng.IntN(2) == 0 {
+				d.forget(g, m)
+			}
+			return
+		}
+		m.epoch = r.MemberEpoch
+		if r.Assignment != nil {
+			m.assigned = nil
+			for _, t := range r.Assignment.Topics {
+				m.assigned = append(m.assigned, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: t.TopicID, Partitions: t.Partitions})
+			}
+		}
+		if m.epoch == -1 {
+			d.forget(g, m)
+		}
+	}
+}
+
+func (d *driver) forget(g *group, m *member) {
+	g.members = slices.DeleteFunc(g.members, func(x *member) bool { return x == m })
+}
+
+// pick is a member that waits for nothing, or nil.
+func (d *driver) pick(g *group) *member {
+	var free []*member
+	for _, m := range g.members {
+		if !m.busy {
+			free = append(free, m)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	return free[d.rng.IntN(len(free))]
+}
+
+// oneOf is any of some values.
+func oneOf[V any](d *driver, values ...V) V { return values[d.rng.IntN(len(values))] }
+
+// chance holds in so many of a hundred cases.
+func (d *driver) chance(percent int) bool { return d.rng.IntN(100) < percent }
