@@ -147,7 +147,7 @@ func (v *produceValidator) refused() *ProduceError {
 	}
 	var shown []string
 	for _, e := range v.recordErrors[:min(len(v.recordErrors), shownRecordErrors)] {
-		shown = append(shown, fmt.Sprintf("record %d: %s", e.Index, e.Message))
+		shown = append(shown, fmt.Sprintf("RecordError(batchIndex=%d, message='%s')", e.Index, e.Message))
 	}
 	return &ProduceError{
 		Err: kerr.InvalidRecord,
