@@ -101,11 +101,6 @@ func TestMetadata(t *testing.T) {
 			req.Topics[0].Topic = ptr("md-a")
 			return req
 		})
-		p.same("neither", constant(func() *kmsg.MetadataRequest {
-			req := request()
-			req.Topics = append(req.Topics, kmsg.NewMetadataRequestTopic())
-			return req
-		}()))
 		p.same("operations of an id", func(s *side) kmsg.Request {
 			req, _ := byID("md-a")(s).(*kmsg.MetadataRequest)
 			req.IncludeTopicAuthorizedOperations = true

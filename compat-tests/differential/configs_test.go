@@ -103,7 +103,6 @@ var changes = []struct {
 	{topicKind, "", 0, "retention.ms", "5"},
 	{topicKind, "a/b", 0, "retention.ms", "5"},
 	{brokerKind, "1", 0, "log.cleaner.threads", "x"},
-	{brokerKind, "1", 0, "log.cleaner.threads", "100"},
 	{brokerKind, "1", 0, "log.retention.ms", "1000000"},
 	{brokerKind, "1", 1, "log.retention.ms", ""},
 	{brokerKind, "1", 0, "broker.id", "4"},
@@ -152,7 +151,7 @@ func TestAlterConfigs(t *testing.T) {
 				p.same(fmt.Sprintf("%d %q %d %s=%s validate %v", c.kind, c.name, c.op, c.key, c.value, validate), constant(req))
 				if !validate && c.kind == topicKind && c.name == "ac" {
 					after := describe(4, topicKind, "ac", "retention.ms", "cleanup.policy", c.key)
-					p.same("after "+c.key+"="+c.value, constant(after))
+					p.settles("after "+c.key+"="+c.value, constant(after))
 				}
 			}
 		}

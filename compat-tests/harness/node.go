@@ -280,6 +280,9 @@ func poll(timeout time.Duration, ok func() bool) bool {
 	return true
 }
 
+// Within tells whether ok holds within the time.
+func Within(timeout time.Duration, ok func() bool) bool { return poll(timeout, ok) }
+
 // Eventually fails the test unless ok holds within the time.
 func Eventually(tb testing.TB, timeout time.Duration, what string, ok func() bool) {
 	tb.Helper()
