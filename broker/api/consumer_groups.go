@@ -29,7 +29,7 @@ func (h *groups) consumerHeartbeat(ctx context.Context, c *Call) kmsg.Response {
 	}
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	resp.SetVersion(req.Version)
-	resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedVersion.Code, message(kerr.UnsupportedVersion)
+	resp.ErrorCode = kerr.UnsupportedVersion.Code // without a message, as Kafka
 	return resp
 }
 
@@ -45,7 +45,7 @@ func (h *groups) consumerDescribe(ctx context.Context, c *Call) kmsg.Response {
 	if !h.consumerProtocol() {
 		for _, id := range req.Groups {
 			g := kmsg.NewConsumerGroupDescribeResponseGroup()
-			g.Group, g.ErrorCode, g.ErrorMessage = id, kerr.UnsupportedVersion.Code, message(kerr.UnsupportedVersion)
+			g.Group, g.ErrorCode = id, kerr.UnsupportedVersion.Code
 			resp.Groups = append(resp.Groups, g)
 		}
 		return resp
