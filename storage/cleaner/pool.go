@@ -287,6 +287,7 @@ func (w *worker) clean(t target) bool {
 		p.report(&t, &r.stats, end)
 	case aborted(err):
 		p.log.Info("Cleaning of a log was aborted", "log", t.log.Name(), "reason", err)
+		return false
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		p.log.Warn("No space to clean a log; trying again later", "log", t.log.Name(), "error", err)
 		return false
