@@ -59,6 +59,7 @@ type fetchWork struct {
 
 	// own are the targets of a fetch without a session, and waiter its own.
 	own    []fetchTarget
+	byKey  map[targetKey]int // places in own, while a long request is listed
 	waiter *replica.Waiter
 	fired  []*replica.Subscription
 }
@@ -168,7 +169,8 @@ func (w *fetchWork) list(t *fetchTarget) {
 	w.reads = append(w.reads, fetchRead{target: t})
 }
 
-// listRequest lists the partitions of a request without a session.
+// listRequest lists the partitions of a request without a session. One that is named twice is fetched once, as the
+// last mention wants it.
 func (w *fetchWork) listRequest() {
 	n := 0
 	for i := range w.req.Topics {
@@ -182,10 +184,40 @@ func (w *fetchWork) listRequest() {
 			topic = w.topicName(t.ID)
 		}
 		for _, p := range t.Partitions {
-			w.own = append(w.own, fetchTarget{topic: topic, id: t.ID, want: p})
+			x := fetchTarget{topic: topic, id: t.ID, want: p}
+			if old := w.listed(&x, n); old != nil {
+				old.want = p
+				continue
+			}
+			w.own = append(w.own, x)
 			w.list(&w.own[len(w.own)-1])
 		}
 	}
+	clear(w.byKey)
+}
+
+// maxScanTargets is up to how many targets are searched one by one rather than by a map.
+const maxScanTargets = 16
+
+// listed finds a partition among those of the request before it; n is how many there will be.
+func (w *fetchWork) listed(x *fetchTarget, n int) *fetchTarget {
+	if n <= maxScanTargets {
+		for i := range w.own {
+			if o := &w.own[i]; o.want.Index == x.want.Index && o.id == x.id && o.topic == x.topic {
+				return o
+			}
+		}
+		return nil
+	}
+	if w.byKey == nil {
+		w.byKey = map[targetKey]int{}
+	}
+	k := targetKey{topic: x.topic, id: x.id, index: x.want.Index}
+	if i, ok := w.byKey[k]; ok {
+		return &w.own[i]
+	}
+	w.byKey[k] = len(w.own)
+	return nil
 }
 
 // resolve finds the replica of a partition on the request's view of the cluster.
@@ -430,16 +462,15 @@ func (h *fetch) fill(w *fetchWork, x *fetchRead, out *protocol.FetchPartitionRes
 	out.SplicedBytes = x.bytes
 }
 
-// leaderHint tells the client where to go instead (KIP-951).
+// leaderHint tells the client where to go instead (KIP-951). The field is older than that, but Kafka fills it from
+// version 16 on.
 func (h *fetch) leaderHint(w *fetchWork, x *fetchRead, out *protocol.FetchPartitionResponse) {
 	p := w.img.Topics.Partition(x.target.topic, x.target.want.Index)
-	if w.req.Version < 12 || p == nil {
+	if w.req.Version < 16 || p == nil {
 		return
 	}
 	out.CurrentLeader = &protocol.LeaderIDAndEpoch{LeaderID: p.Leader, LeaderEpoch: p.LeaderEpoch}
-	if w.req.Version >= 16 {
-		w.resp.NodeEndpoints = addEndpoint(w.resp.NodeEndpoints, w.img, w.r.Conn.ListenerName(), p.Leader)
-	}
+	w.resp.NodeEndpoints = addEndpoint(w.resp.NodeEndpoints, w.img, w.r.Conn.ListenerName(), p.Leader)
 }
 
 // add puts a partition's answer behind those of the same topic before it.

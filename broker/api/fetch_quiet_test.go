@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -221,6 +222,44 @@ func TestEndedSessionsLeaveNothingBehind(t *testing.T) {
 	c.checkFetch(at(hotFetch(0, -1, 20), 1, 0), "1:0-0 ")
 	if got := n.waiting(partitions); got != 0 {
 		t.Errorf("%d subscriptions after a fetch without a session", got)
+	}
+}
+
+func TestPartitionNamedTwiceIsFetchedOnceAsTheLastMentionWants(t *testing.T) {
+	for _, partitions := range []int32{3, 30} { // listed by a scan, and by a map
+		n := newHotNode(t, vfs.NewMem(), "/d", partitions)
+		c := n.dial(t)
+		c.mustProduce(1)
+		for _, epoch := range []int32{-1, 0} {
+			q := hotFetch(0, epoch, 0)
+			want := ""
+			for p := range partitions {
+				at(q, p, 0)
+				want += fmt.Sprintf("%d:0-0 ", p)
+			}
+			at(q, 1, 1)
+			want = strings.Replace(want, "1:0-0 ", "1:0-1 ", 1)
+			if got := mentioned(c.fetched(q)); got != want {
+				t.Errorf("session epoch %d mentions %q, want %q", epoch, got, want)
+			}
+		}
+	}
+}
+
+func TestProduceLeavesTopicsWithoutPartitionsOut(t *testing.T) {
+	n := newHotNode(t, vfs.NewMem(), "/d", 1)
+	q := hotProduce(0, -1, hotBatch(1, 10))
+	empty := kmsg.NewProduceRequestTopic()
+	empty.Topic = "nothing"
+	q.Topics = []kmsg.ProduceRequestTopic{empty, q.Topics[0], empty}
+	answer := n.dial(t).roundTrip(hotFrame(q))
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = 12
+	if err := resp.ReadFrom(answer[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Topics) != 1 || resp.Topics[0].Topic != hotTopic || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Errorf("the answer is %+v", resp.Topics)
 	}
 }
 

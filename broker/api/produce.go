@@ -90,6 +90,9 @@ func (h *produce) appendAll(w *produceWork, r *network.Request) {
 	now := time.Now()
 	for i := range w.req.Topics {
 		t := &w.req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue // Kafka does not answer a topic of which nothing is asked
+		}
 		out := appendTopic(&w.resp.Topics)
 		out.Name, out.ID = t.Name, t.ID
 		name, err := h.topicName(img, w.req.Version, t)
@@ -103,7 +106,7 @@ func (h *produce) appendAll(w *produceWork, r *network.Request) {
 				continue
 			}
 			a := appendCall{img: img, topic: name, index: t.Partitions[j].Index, records: t.Partitions[j].Records, now: now, r: r}
-			h.appendOne(w, a, p, i, j)
+			h.appendOne(w, a, p, len(w.resp.Topics)-1, j)
 		}
 	}
 }
