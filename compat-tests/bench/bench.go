@@ -96,6 +96,17 @@ func (b *bench) measure(ctx context.Context, w workload) ([]row, error) {
 	return rowsOf(w, samples), nil
 }
 
+// warmUpFactor is how much longer than a repeat a warm-up is: a JVM compiles for some seconds.
+const warmUpFactor = 3
+
+// loadTime is how long a raw client drives a broker.
+func (b *bench) loadTime(warmUp bool) time.Duration {
+	if warmUp {
+		return warmUpFactor * b.o.load
+	}
+	return b.o.load
+}
+
 // alternate turns the order round in every other repeat.
 func alternate(kinds []kind, repeat int) []kind {
 	if repeat%2 == 0 || len(kinds) < 2 {

@@ -34,7 +34,7 @@ func tailFetch(connections, inFlight int) workload {
 	return workload{
 		name:    fmt.Sprintf("fetch one record of 1 KiB, %d connections x %d in flight", connections, inFlight),
 		metrics: loadMetrics(coreGoal), shared: true,
-		run: func(ctx context.Context, b *bench, k kind, _ bool) (out sample, err error) {
+		run: func(ctx context.Context, b *bench, k kind, warmUp bool) (out sample, err error) {
 			err = b.onTopic(ctx, k, partitions, func(x *broker, topic string) error {
 				fill := produceLoad(x.addr, topic, produceShape{connections: partitions, inFlight: 1, acks: 1, recordBytes: 1 << 10, records: 1, partitions: partitions})
 				fill.maxBytes = 10 << 20
@@ -52,7 +52,7 @@ func tailFetch(connections, inFlight int) workload {
 						return frame(fetchRequest(topic, p, ends[p]-1, 1<<20))
 					},
 				}
-				r, err := l.run(ctx, x.pid(), b.o.load)
+				r, err := l.run(ctx, x.pid(), b.loadTime(warmUp))
 				if err == nil {
 					out = sampleOf(r)
 				}
@@ -107,9 +107,9 @@ func longPoll() workload {
 			{name: cpuPerMessage, unit: "us", better: lower, goal: coreGoal},
 		},
 		shared: true,
-		run: func(ctx context.Context, b *bench, k kind, _ bool) (out sample, err error) {
+		run: func(ctx context.Context, b *bench, k kind, warmUp bool) (out sample, err error) {
 			err = b.onTopic(ctx, k, 1, func(x *broker, topic string) error {
-				out, err = pollTail(ctx, x, topic, int(b.o.load/longPollInterval))
+				out, err = pollTail(ctx, x, topic, int(b.loadTime(warmUp)/longPollInterval))
 				return err
 			})
 			return out, err

@@ -62,11 +62,11 @@ func produceWorkloads(o options) []workload {
 		}
 		all = append(all, workload{
 			name: s.name(), metrics: loadMetrics(goal), shared: true,
-			run: func(ctx context.Context, b *bench, k kind, _ bool) (out sample, err error) {
+			run: func(ctx context.Context, b *bench, k kind, warmUp bool) (out sample, err error) {
 				err = b.onTopic(ctx, k, int32(s.partitions), func(x *broker, topic string) error {
 					l := produceLoad(x.addr, topic, s)
 					l.maxBytes = maxRunBytes
-					r, err := l.run(ctx, x.pid(), b.o.load)
+					r, err := l.run(ctx, x.pid(), b.loadTime(warmUp))
 					if err == nil {
 						out = sampleOf(r)
 					}
