@@ -12,9 +12,12 @@ import (
 // Module is the path of the module whose layers these are.
 const Module = "gregor"
 
-// testsOnly stands for all test files in the list of a library's users; it is a suffix where those of one package are
-// meant: name(tests).
-const testsOnly = "tests"
+// testsOnly stands for all test files in the list of a library's users. As a suffix it makes an import, or a library's
+// user, one of test files only.
+const (
+	testsOnly   = "tests"
+	testsSuffix = "(" + testsOnly + ")"
+)
 
 // Rules is a parsed layers.txt.
 type Rules struct {
@@ -65,6 +68,7 @@ func (r *Rules) addLayer(name string, imports []string) error {
 		return fmt.Errorf("%s has two lines", name)
 	}
 	for _, pattern := range imports {
+		pattern = strings.TrimSuffix(pattern, testsSuffix)
 		if !slices.ContainsFunc(r.layers, func(above layer) bool { return matches(pattern, above.name) }) {
 			return fmt.Errorf("%s may import %s, of which no line above tells", name, pattern)
 		}
@@ -84,8 +88,12 @@ func matches(pattern, name string) bool {
 	return name == base || below && strings.HasPrefix(name, base+"/")
 }
 
-func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+// matchesAny tells whether one of the patterns stands for a name; those for tests count in tests.
+func matchesAny(patterns []string, name string, test bool) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		p, only := strings.CutSuffix(p, testsSuffix)
+		return matches(p, name) && (test || !only)
+	})
 }
 
 // Check says what is wrong with one import of a package, "" when nothing is. Both are as Go has them, the package
@@ -105,7 +113,7 @@ func (r *Rules) Check(pkg, imported string, test bool) string {
 		return fmt.Sprintf("package %s has no line in layers.txt", inside)
 	case test && (inside == pkg || inside == pkg+"/"+path.Base(pkg)+"test"): // an external test, the package's own helper for tests
 		return ""
-	case !matchesAny(r.layers[own].imports, inside):
+	case !matchesAny(r.layers[own].imports, inside, test):
 		return fmt.Sprintf("%s must not import %s", pkg, inside)
 	case above >= own:
 		return fmt.Sprintf("%s must not import %s: it lies below", pkg, inside)
@@ -124,7 +132,7 @@ func (r *Rules) checkLibrary(pkg, imported string, test bool) string {
 		if imported != l.path && !strings.HasPrefix(imported, l.path+"/") {
 			continue
 		}
-		if matchesAny(l.users, pkg) || test && (slices.Contains(l.users, testsOnly) || slices.Contains(l.users, pkg+"("+testsOnly+")")) {
+		if matchesAny(l.users, pkg, test) || test && slices.Contains(l.users, testsOnly) {
 			return ""
 		}
 		return fmt.Sprintf("%s must not import %s, which is for %s", pkg, imported, strings.Join(l.users, ", "))

@@ -87,7 +87,7 @@ low          :
 mid          : low
 mid/midtest  : mid
 mid/deep     : low mid
-high         : mid/*
+high         : mid/* low(tests)
 library example.org/raft : mid
 library example.org/wire : mid low(tests)
 library example.org/check : tests
@@ -118,6 +118,7 @@ func TestCheckFindsWhatBreaksTheLayers(t *testing.T) {
 		{"high", "example.org/wire", true, "high must not import example.org/wire"},
 		{"high", "gregor/high/hightest", true, "package high/hightest has no line"},
 		{"high", "gregor/low", false, "high must not import low"},
+		{"high", "gregor/low", true, ""},
 		{"low", "gregor/mid", false, "low must not import mid"},
 		{"low", "gregor/mid", true, "low must not import mid"},
 		{"mid", "gregor/mid/deep", false, "mid must not import mid/deep"},
