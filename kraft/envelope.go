@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/kraft/controller"
 	"gregor/protocol"
 	"gregor/protocol/wire"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Error codes of Envelope itself.
@@ -111,10 +112,5 @@ func parsePrincipal(b []byte) (string, error) {
 // refusedAsNotController says whether a response tells that this is not the active controller: the broker then looks
 // for it, the client need not know.
 func refusedAsNotController(resp kmsg.Response) bool {
-	for _, code := range controller.ErrorCodes(resp) {
-		if code == codeNotController {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(controller.ErrorCodes(resp), codeNotController)
 }

@@ -105,8 +105,7 @@ func (f *formatTool) run(d *datadriven.TestData) string {
 		}
 	}
 	if err != nil {
-		var refusal *FormatError
-		if !errors.As(err, &refusal) {
+		if _, ok := errors.AsType[*FormatError](err); !ok {
 			return "unexpected error: " + err.Error()
 		}
 		fmt.Fprintln(&out, err.Error())

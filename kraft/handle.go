@@ -3,11 +3,11 @@ package kraft
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/controller"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // handler answers one API.

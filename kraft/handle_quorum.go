@@ -6,11 +6,11 @@ import (
 	"math"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/controller"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Error codes of the quorum APIs.

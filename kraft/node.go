@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Leader is the active controller, as far as a node knows. NodeID is -1 when it knows none.

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/quorum"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Limits and versions of an observer's requests.
@@ -164,7 +164,11 @@ func (b *observer) fetch(to Endpoint, state quorum.FollowState) error {
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return errors.New("fetch answered without the partition asked for")
 	}
-	p := &resp.Topics[0].Partitions[0]
+	return b.take(to, &resp.Topics[0].Partitions[0])
+}
+
+// take does what the answer of a node says: follow another leader, fetch a snapshot, or append.
+func (b *observer) take(to Endpoint, p *kmsg.FetchResponseTopicPartition) error {
 	leader := quorum.LeaderAndEpoch{LeaderID: p.CurrentLeader.LeaderID, Epoch: p.CurrentLeader.LeaderEpoch}
 	if p.ErrorCode != 0 {
 		if err := b.log.HandleLeader(b.ctx, leader); err != nil {

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/controller"
 	"gregor/kraft/metadata"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
 	"gregor/storage/vfs"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // PeerAPIKey is the private API key under which controllers exchange raft messages.

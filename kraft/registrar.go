@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Bounds of the wait between two attempts to register.

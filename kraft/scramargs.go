@@ -79,9 +79,9 @@ func scramRecord(m scramMechanism, values map[string]string) (*metadata.UserScra
 	if err != nil {
 		return nil, err
 	}
-	iterations := controller.MinScramIterations
+	iterations := int64(controller.MinScramIterations)
 	if text, ok := take(values, "iterations"); ok {
-		if iterations, err = strconv.Atoi(text); err != nil {
+		if iterations, err = strconv.ParseInt(text, 10, 32); err != nil {
 			return nil, formatError("Failed to parse iterations count: %s", text)
 		}
 	}
@@ -114,7 +114,7 @@ func scramRecord(m scramMechanism, values map[string]string) (*metadata.UserScra
 		salt = randomSalt()
 	}
 	if hasPassword {
-		if salted, err = m.derive(password, salt, iterations); err != nil {
+		if salted, err = m.derive(password, salt, int(iterations)); err != nil {
 			return nil, err
 		}
 	}

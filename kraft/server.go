@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/controller"
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // proposer is what the controller needs of the quorum.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -128,8 +129,7 @@ func TestDecodeRequestTakesWhatKafkaTakes(t *testing.T) {
 }
 
 func TestLastOfARepeatedTagCounts(t *testing.T) {
-	head := make([]byte, 4+4+4+1+4+4)
-	head = append(head, 1, 1, 1) // no topics, no forgotten ones, empty rack
+	head := append(bytes.Repeat([]byte{0}, 4+4+4+1+4+4), 1, 1, 1) // no topics, no forgotten ones, empty rack
 	twice := append(bytes.Clone(head), 2, 0, 2, 2, 'a', 0, 2, 2, 'b')
 	var f FetchRequest
 	if err := f.Decode(15, twice); err != nil || f.ClusterID == nil || *f.ClusterID != "b" {
@@ -187,7 +187,7 @@ func TestManyShortNamesAreNotRefused(t *testing.T) {
 	metadata.Version = 4
 	for range 50_000 {
 		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr("t-123")
+		topic.Topic = new("t-123")
 		metadata.Topics = append(metadata.Topics, topic)
 	}
 	if _, err := DecodeRequest(RequestHeader{Key: KeyMetadata, Version: 4}, metadata.AppendTo(nil)); err != nil {
@@ -267,7 +267,7 @@ func smallestElements(s *messageSchema, target, size int) []byte {
 		n := min(size/len(element), MaxArrayLength)
 		w := writer{buf: body, flex: s.flex}
 		w.length(n, true)
-		body = append(w.buf, bytes.Repeat(element, n)...)
+		body = slices.Concat(w.buf, bytes.Repeat(element, n))
 	}
 	if s.flex {
 		body = append(body, 0)

@@ -51,7 +51,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Is reports whether target is franz-go's error of the same code, so that
 // errors.Is(err, kerr.NotCoordinator) works on both.
 func (e *Error) Is(target error) bool {
-	k, ok := target.(*kerr.Error) //nolint:errorlint // errors.Is unwraps target itself
+	k, ok := target.(*kerr.Error) // errors.Is has unwrapped target
 	return ok && k.Code == e.Code
 }
 

@@ -261,7 +261,7 @@ func BenchmarkWalkMetadata(b *testing.B) {
 	req.Version = 12
 	for range 10 {
 		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr("some-topic-name")
+		topic.Topic = new("some-topic-name")
 		req.Topics = append(req.Topics, topic)
 	}
 	body := req.AppendTo(nil)

@@ -247,5 +247,5 @@ func skipTags(buf []byte) ([]byte, error) {
 
 // aliasString returns a string over b's memory.
 func aliasString(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b))
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // b is part of a frame that is not changed while it is in use
 }

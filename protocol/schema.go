@@ -2,7 +2,6 @@ package protocol
 
 import (
 	_ "embed"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -309,4 +308,4 @@ func (l *structLayout) size() int { return roundUp(l.offset, 8) + 8 }
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // String names an op in an error.
-func (o *op) String() string { return fmt.Sprintf("field %s", o.name) }
+func (o *op) String() string { return "field " + o.name }

@@ -82,14 +82,13 @@ func (w *walker) walkString(o *op) {
 }
 
 func (w *walker) walkArray(o *op) {
-	minElement, elementBytes := 1, 0
+	minElement, elementBytes := 1, 16
 	switch o.kind {
 	case opFixedArray:
 		minElement, elementBytes = o.size, o.size
 	case opStructArray:
 		minElement, elementBytes = max(o.elem.wireBytes, 1), o.elem.goBytes
 	default:
-		elementBytes = 16
 	}
 	n := w.nullableArrayLength(o.name, minElement)
 	if n < 0 {

@@ -3,6 +3,7 @@
 //	gregor start [server.properties] [--override key=value]...
 //	gregor format --cluster-id ID --config server.properties ...
 //	gregor random-uuid
+//	gregor doctor [server.properties] [--log-dirs DIR,...]
 package main
 
 import (
@@ -15,13 +16,23 @@ import (
 )
 
 func main() {
-	if err := newRoot().Execute(); err != nil {
-		if !errors.Is(err, errSilent) {
-			fmt.Fprintln(os.Stderr, "gregor: "+err.Error())
-		}
-		os.Exit(1)
+	err := newRoot().Execute()
+	var status errStatus
+	switch {
+	case err == nil:
+		return
+	case errors.As(err, &status):
+		os.Exit(int(status))
+	case !errors.Is(err, errSilent):
+		fmt.Fprintln(os.Stderr, "gregor: "+err.Error())
 	}
+	os.Exit(1)
 }
+
+// errStatus ends with a status of its own when everything has been said already.
+type errStatus int
+
+func (e errStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // errSilent ends with status 1 when everything has been said already.
 var errSilent = errors.New("failed")
@@ -35,7 +46,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newStart(), newFormat(), newRandomUUID(), newInfo(), newVersionMapping(), newFeatureDependencies(), newDump())
+	root.AddCommand(newStart(), newFormat(), newRandomUUID(), newInfo(), newVersionMapping(), newFeatureDependencies(), newDump(), newDoctor())
 	return root
 }
 

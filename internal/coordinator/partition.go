@@ -96,7 +96,7 @@ type deferred struct {
 }
 
 func newPartition[R any, M Machine[R]](rt *Runtime[R, M], id, epoch int32) *partition[R, M] {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // whoever ends the partition calls stop
 	return &partition[R, M]{
 		rt: rt, id: id, epoch: epoch, ctx: ctx, stop: stop,
 		logger:  rt.opts.Logger.With("coordinator", rt.opts.Name, "partition", id, "leaderEpoch", epoch),

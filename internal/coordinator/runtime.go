@@ -143,7 +143,7 @@ func (rt *Runtime[R, M]) submit(partitionID int32, t task[R, M]) error {
 }
 
 // Write runs op on the newest state of partition and returns its response once
-// its records are committed. Cancelling ctx, or WriteTimeout (ErrTimedOut),
+// its records are committed. Canceling ctx, or WriteTimeout (ErrTimedOut),
 // ends the wait but not the write.
 func Write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error)) (T, error) {
 	return write(ctx, rt, partitionID, task[R, M]{kind: taskWrite}, op)

@@ -17,7 +17,9 @@ type emitter struct {
 	f *File
 }
 
-func (e *emitter) p(format string, args ...any) { fmt.Fprintf(e, format+"\n", args...) }
+func (e *emitter) p(format string, args ...any) {
+	_, _ = fmt.Fprintf(e, format+"\n", args...) // a buffer's Write does not fail
+}
 
 // Generate returns the gofmt-formatted Go source of a schema file.
 func Generate(f *File, pkg string) ([]byte, error) {
@@ -120,11 +122,12 @@ func (e *emitter) declare(s *Struct) {
 		e.p("// Extra holds tagged fields that the schema does not know.\nExtra wire.Tags")
 	}
 	e.p("}")
-	if s.isMessage() {
+	switch {
+	case s.isMessage():
 		e.p("\n// New%s returns a message in which all fields have Kafka's default values.", s.Name)
-	} else if !s.hasNonZeroDefault() {
+	case !s.hasNonZeroDefault():
 		return
-	} else {
+	default:
 		e.p("\n// New%s returns a part of %s in which all fields have Kafka's default values.", s.Name, m.Name)
 	}
 	e.p("func New%s() *%s {", s.Name, s.Name)
@@ -192,16 +195,11 @@ func (f *Field) isSet(expr string) string {
 	case t.Nullable && f.Default == "null":
 		return expr + " != nil"
 	case t.Array || t.Base == "bytes":
-		if null {
-			return fmt.Sprintf("(%s == nil || len(%s) > 0)", expr, expr)
-		}
-		return fmt.Sprintf("len(%s) > 0", expr)
-	case t.Struct != nil && null:
-		return fmt.Sprintf("(%s == nil || !%s.isDefault())", expr, expr)
+		return orNull(null, expr, fmt.Sprintf("len(%s) > 0", expr))
 	case t.Struct != nil:
-		return fmt.Sprintf("!%s.isDefault()", expr)
+		return orNull(null, expr, fmt.Sprintf("!%s.isDefault()", expr))
 	case t.Base == "string" && null:
-		return fmt.Sprintf("(%s == nil || *%s != \"\")", expr, expr)
+		return orNull(null, expr, "*"+expr+` != ""`)
 	case t.Base == "string":
 		return expr + ` != ""`
 	case t.Base == "uuid":
@@ -215,6 +213,14 @@ func (f *Field) isSet(expr string) string {
 	default:
 		return expr + " != 0"
 	}
+}
+
+// orNull returns the condition that expr is null, where that counts, or that condition holds.
+func orNull(null bool, expr, condition string) string {
+	if null {
+		return fmt.Sprintf("(%s == nil || %s)", expr, condition)
+	}
+	return condition
 }
 
 // guard returns the Go condition that version is in r, empty if it always is for versions of m.

@@ -16,6 +16,7 @@ func (e *emitter) messageMethods(m *Message) {
 	case KindKey, KindValue:
 		e.p("\n// RecordType returns the record type, %d.", m.Key)
 		e.p("func (*%s) RecordType() int16 { return %d }", m.Name, m.Key)
+	case KindData: // has no number of its own
 	}
 	e.p("\n// MessageName returns Kafka's name of the message.")
 	e.p("func (*%s) MessageName() string { return %q }", m.Name, m.Name)
@@ -325,14 +326,10 @@ func (t Type) readStmt(x, r, ref, flex string) string {
 }
 
 func (e *emitter) isDefaultMethod(s *Struct) {
-	e.p("\nfunc (m *%s) isDefault() bool {\nreturn ", s.Name)
-	e.Truncate(e.Len() - 1)
+	parts := make([]string, len(s.Fields))
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		if i > 0 {
-			e.WriteString(" && ")
-		}
-		fmt.Fprintf(e, "!(%s)", f.isSet("m."+goName(f.Name)))
+		parts[i] = "!(" + f.isSet("m."+goName(f.Name)) + ")"
 	}
-	e.p("\n}")
+	e.p("\nfunc (m *%s) isDefault() bool {\nreturn %s\n}", s.Name, strings.Join(parts, " && "))
 }

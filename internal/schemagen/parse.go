@@ -19,6 +19,7 @@ package schemagen
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -289,11 +290,16 @@ func (p *parser) resolveField(s *Struct, f *Field) error {
 			return fmt.Errorf("%s belongs to %s", f.Type.Base, f.Type.Struct.Message.Name)
 		}
 	}
+	return f.check(s)
+}
+
+// check finds what cannot be together in a field.
+func (f *Field) check(s *Struct) error {
 	if f.Tag >= 0 && s.Message.Flexible.empty() {
-		return fmt.Errorf("tagged field in a message without flexible versions")
+		return errors.New("tagged field in a message without flexible versions")
 	}
 	if f.Default == "null" && !f.Type.Nullable {
-		return fmt.Errorf("null default of a field that cannot be null")
+		return errors.New("null default of a field that cannot be null")
 	}
 	if f.Default != "" && f.Default != "null" && (f.Type.Array || f.Type.Struct != nil) {
 		return fmt.Errorf("default %q of an array or struct", f.Default)

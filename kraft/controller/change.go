@@ -25,11 +25,11 @@ const (
 type electionKind int8
 
 const (
-	// electOnline keeps a good leader, else takes the first live replica of ISR (or ELR when the ISR is empty).
-	electOnline electionKind = iota
-	// electPreferred is electOnline, but the first replica is taken when it can be.
+	// The zero kind keeps a good leader, else takes the first live replica of ISR (or ELR when the ISR is empty).
+	_ electionKind = iota
+	// electPreferred is the same, but the first replica is taken when it can be.
 	electPreferred
-	// electUnclean is electOnline, but takes any live replica when none of ISR and ELR lives.
+	// electUnclean is the same, but takes any live replica when none of ISR and ELR lives.
 	electUnclean
 )
 
@@ -244,18 +244,8 @@ func (c *partitionChange) setLastKnownLeader(r *metadata.PartitionChangeRecord) 
 
 func (c *partitionChange) setAssignment(r *metadata.PartitionChangeRecord) {
 	if len(c.replicas) > 0 {
-		if c.features.directoryAssignment() {
-			dirs := make([]protocol.UUID, len(c.replicas))
-			for i, replica := range c.replicas {
-				dir, ok := c.dirs[replica]
-				if !ok {
-					dir = c.defaultDir(replica)
-				}
-				dirs[i] = dir
-			}
-			if !slices.Equal(dirs, c.part.Directories) {
-				r.Directories = dirs
-			}
+		if dirs := c.directories(); c.features.directoryAssignment() && !slices.Equal(dirs, c.part.Directories) {
+			r.Directories = dirs
 		}
 		if !slices.Equal(c.replicas, c.part.Replicas) {
 			r.Replicas = slices.Clone(c.replicas)
@@ -267,6 +257,19 @@ func (c *partitionChange) setAssignment(r *metadata.PartitionChangeRecord) {
 	if !slices.Equal(c.adding, c.part.AddingReplicas) {
 		r.AddingReplicas = nonNil(c.adding)
 	}
+}
+
+// directories are those of the new replicas, in their order.
+func (c *partitionChange) directories() []protocol.UUID {
+	dirs := make([]protocol.UUID, len(c.replicas))
+	for i, replica := range c.replicas {
+		dir, ok := c.dirs[replica]
+		if !ok {
+			dir = c.defaultDir(replica)
+		}
+		dirs[i] = dir
+	}
+	return dirs
 }
 
 // nonNil copies a list so that it is never nil: nil means "no change" in a PartitionChangeRecord.

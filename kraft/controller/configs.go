@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/internal/configdef"
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Types of config resources, as in ConfigRecord and the config APIs.
@@ -264,7 +264,7 @@ func applyOp(res configResource, op configOp, current string, isSet bool) (*stri
 		current = *key.Default
 	}
 	list := strings.FieldsFunc(current, func(r rune) bool { return r == ',' })
-	for _, item := range strings.Split(*op.value, ",") {
+	for item := range strings.SplitSeq(*op.value, ",") {
 		i := slices.Index(list, item)
 		switch {
 		case op.kind == opAppend && i < 0:

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,7 @@ import (
 func (d *Decider) checkConfigs(res configResource, changed, removed []*metadata.ConfigRecord, created bool) *Fault {
 	existing := d.resourceConfigs(res)
 	merged := make(map[string]string, len(existing)+len(changed))
-	for k, v := range existing {
-		merged[k] = v
-	}
+	maps.Copy(merged, existing)
 	for _, r := range slices.Concat(changed, removed) {
 		if f := d.checkGuarded(r, existing[cordonedKey]); f != nil {
 			return f
@@ -48,8 +47,7 @@ func (d *Decider) checkConfigs(res configResource, changed, removed []*metadata.
 
 // configFault keeps the code of an error that has one; any other is INVALID_CONFIG.
 func configFault(err error) *Fault {
-	var f *Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
 	if code := protocol.ErrorCode(err); code != codeUnknownServer {
@@ -177,7 +175,8 @@ func (d *Decider) checkTopicConfigs(merged map[string]string) *Fault {
 
 func (d *Decider) isTrue(k *configdef.Key, merged map[string]string) bool {
 	v, err := k.Parse(merged[k.Name])
-	return err == nil && v == true
+	yes, ok := v.(bool)
+	return err == nil && ok && yes
 }
 
 // remoteStorage tells whether this node runs with tiered storage.

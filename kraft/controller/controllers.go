@@ -3,10 +3,10 @@ package controller
 import (
 	"math"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ControllerRegistration decides ControllerRegistration (70) v0 (KIP-919).

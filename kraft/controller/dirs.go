@@ -3,11 +3,11 @@ package controller
 import (
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // AssignReplicasToDirs decides AssignReplicasToDirs (73) v0: a broker says in which log directory a replica is

@@ -1,9 +1,9 @@
 package controller
 
 import (
-	"gregor/kraft/metadata"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/kraft/metadata"
 )
 
 // Election types of ElectLeaders.

@@ -3,10 +3,10 @@ package controller
 import (
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // brokerState is a step of a broker's life as its heartbeats drive it (KIP-631).
@@ -63,6 +63,7 @@ func (d *Decider) BrokerHeartbeat(req *kmsg.BrokerHeartbeatRequest) Result {
 			sessions.enterShutdown(broker, lastOffset)
 		case stateShutdownNow:
 			sessions.end(broker)
+		case stateFenced, stateUnfenced: // the heartbeat has said it all
 		}
 	}
 	return res

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func (h *history) configure(t *rapid.T) Result {
 	r := kmsg.NewIncrementalAlterConfigsRequestResource()
 	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, p.topic.Name
 	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-	value := fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "value"))
+	value := strconv.Itoa(rapid.IntRange(1, 3).Draw(t, "value"))
 	c.Name, c.Value = minISRKey, &value
 	r.Configs = append(r.Configs, c)
 	req.Resources = append(req.Resources, r)

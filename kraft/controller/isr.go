@@ -3,11 +3,11 @@ package controller
 import (
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // AlterPartition decides AlterPartition (56) v2-3: a leader asks for another ISR. v3 names the broker epoch of each

@@ -3,9 +3,9 @@ package controller
 import (
 	"math"
 
-	"gregor/kraft/metadata"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/kraft/metadata"
 )
 
 // producerIDBlock is how many producer ids a broker gets at a time.

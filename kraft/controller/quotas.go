@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // quotaType is the type of a quota's value.

@@ -3,10 +3,10 @@ package controller
 import (
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // AlterPartitionReassignments decides AlterPartitionReassignments (45) v0-1: starts, changes and cancels moves of

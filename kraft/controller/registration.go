@@ -1,12 +1,13 @@
 package controller
 
 import (
+	"maps"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // noEpoch is a previous broker epoch that no request can name.
@@ -143,9 +144,7 @@ func checkBrokerFeature(name string, finalized int16, supported Range) *Fault {
 // finalizedLevels are the finalized features, kraft.version included.
 func (d *Decider) finalizedLevels() map[string]int16 {
 	out := map[string]int16{metadata.FeatureKRaftVersion: d.KRaftVersion}
-	for name, level := range d.Image.Features.All() {
-		out[name] = level
-	}
+	maps.Insert(out, d.Image.Features.All())
 	return out
 }
 

@@ -6,10 +6,10 @@ import (
 	"crypto/sha512"
 	"hash"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Bounds of the iterations of a SCRAM credential.

@@ -478,7 +478,7 @@ func (s *script) quotasRequest(d *datadriven.TestData) kmsg.Request {
 			}
 			e.Entity = append(e.Entity, p)
 		}
-		for _, op := range strings.Fields(ops) {
+		for op := range strings.FieldsSeq(ops) {
 			o := kmsg.NewAlterClientQuotasRequestEntryOp()
 			if key, ok := strings.CutPrefix(op, "-"); ok {
 				o.Key, o.Remove = key, true

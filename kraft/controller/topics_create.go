@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/internal/configdef"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // CreateTopics decides CreateTopics (19) v2-7: v4 takes -1 for the broker's defaults, v5 answers with the topic's

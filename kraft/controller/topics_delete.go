@@ -3,10 +3,10 @@ package controller
 import (
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"gregor/kraft/metadata"
 	"gregor/protocol"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // DeleteTopics decides DeleteTopics (20) v1-6: v5 has messages and refuses when over the mutation quota, v6 takes

@@ -1,9 +1,9 @@
 package controller
 
 import (
-	"gregor/kraft/metadata"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"gregor/kraft/metadata"
 )
 
 // CreatePartitions decides CreatePartitions (37) v0-3: more partitions for existing topics, each topic alone; v3

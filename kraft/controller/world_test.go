@@ -195,10 +195,6 @@ func (w *world) assigned(name string, replicas ...[]int32) {
 	}
 }
 
-func (w *world) partition(topic string, index int32) *image.Partition {
-	return w.img.Topics.Partition(topic, index)
-}
-
 // text prints records without what every record has.
 func text(records []metadata.Record) string {
 	var b strings.Builder
@@ -269,8 +265,8 @@ func fieldText(v reflect.Value) string {
 		for i := range v.Len() {
 			e := v.Index(i)
 			var fields []string
-			for j := range e.NumField() {
-				fields = append(fields, fieldText(e.Field(j)))
+			for _, field := range e.Fields() {
+				fields = append(fields, fieldText(field))
 			}
 			parts = append(parts, "{"+strings.Join(fields, " ")+"}")
 		}

@@ -61,7 +61,7 @@ func (d *Delta) betweenTopics() {
 	none := newTree[int32, *Partition](func(a, b int32) int { return int(a) - int(b) })
 	for _, id := range ids {
 		set := d.markTopic(id)
-		before, after := &none, &none
+		before := &none
 		if t := base.ByID(id); t != nil {
 			before = &t.partitions
 		}
@@ -69,8 +69,7 @@ func (d *Delta) betweenTopics() {
 		if t == nil {
 			continue
 		}
-		after = &t.partitions
-		differences(before, after, (*Partition).equal, func(p int32) { mark(set, p) })
+		differences(before, &t.partitions, (*Partition).equal, func(p int32) { mark(set, p) })
 	}
 }
 

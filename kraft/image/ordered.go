@@ -8,7 +8,7 @@ import (
 // edit is the right to change the nodes that carry it in place. A delta has one; giving it up freezes the nodes.
 type edit struct{ _ byte }
 
-// maxNode is the largest number of keys in a node, and minNode the number below which a node joins its neighbour.
+// maxNode is the largest number of keys in a node, and minNode the number below which a node joins its neighbor.
 const (
 	maxNode = 32
 	minNode = maxNode / 4
@@ -104,7 +104,7 @@ func (t *tree[K, V]) set(e *edit, k K, v V) {
 	}
 }
 
-// insert returns the changed node and, if it had to be split, its new right neighbour.
+// insert returns the changed node and, if it had to be split, its new right neighbor.
 func (t *tree[K, V]) insert(n *node[K, V], e *edit, k K, v V) (left, right *node[K, V], added bool) {
 	n = n.mutable(e)
 	if n.children == nil {
@@ -189,7 +189,7 @@ func (t *tree[K, V]) delete(n *node[K, V], e *edit, k K) *node[K, V] {
 	return n
 }
 
-// join merges child i into a neighbour if it has become small and both fit into one node.
+// join merges child i into a neighbor if it has become small and both fit into one node.
 func (n *node[K, V]) join(e *edit, i int) {
 	if len(n.children[i].keys) >= minNode || len(n.children) < 2 {
 		return

@@ -19,15 +19,15 @@ func owned[S any](section **S, own *bool) *S {
 }
 
 func (d *Delta) replayFeatureLevel(r *metadata.FeatureLevelRecord) error {
-	switch {
-	case r.Name == metadata.FeatureMetadataVersion:
+	switch r.Name {
+	case metadata.FeatureMetadataVersion:
 		v := metadata.MetadataVersion(r.FeatureLevel)
 		if !v.Valid() {
 			return fmt.Errorf("%w: metadata.version %d is not one of %d to %d", ErrInconsistent, r.FeatureLevel,
 				metadata.MinMetadataVersion, metadata.LatestMetadataVersion)
 		}
 		owned(&d.next.Features, &d.own.features).version = v
-	case r.Name == metadata.FeatureKRaftVersion:
+	case metadata.FeatureKRaftVersion:
 		return nil // the quorum keeps it in control records
 	default:
 		f := owned(&d.next.Features, &d.own.features)

@@ -144,7 +144,7 @@ func requireWithin(t *testing.T, pos string, between, delta *Delta) {
 	if between.Topics() == nil {
 		return
 	}
-	for broker := int32(0); broker < 5; broker++ {
+	for broker := range int32(5) {
 		got, want := delta.Topics().LocalChanges(broker), between.Topics().LocalChanges(broker)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: broker %d:\n got %+v\nwant %+v", pos, broker, got, want)

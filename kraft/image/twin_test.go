@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,11 +122,11 @@ func (w *twin) replaySecurity(rec metadata.Record) bool {
 		delete(w.acls, r.ID)
 		return ok
 	case *metadata.UserScramCredentialRecord:
-		w.scram[fmt.Sprintf("%d %s", r.Mechanism, r.Name)] = fmt.Sprint(r.Iterations)
+		w.scram[fmt.Sprintf("%d %s", r.Mechanism, r.Name)] = strconv.Itoa(int(r.Iterations))
 	case *metadata.RemoveUserScramCredentialRecord:
 		delete(w.scram, fmt.Sprintf("%d %s", r.Mechanism, r.Name))
 	case *metadata.DelegationTokenRecord:
-		w.tokens[r.TokenID] = fmt.Sprint(r.ExpirationTimestamp)
+		w.tokens[r.TokenID] = strconv.FormatInt(r.ExpirationTimestamp, 10)
 	case *metadata.RemoveDelegationTokenRecord:
 		delete(w.tokens, r.TokenID)
 	}
@@ -158,9 +159,9 @@ func partitionLine(leader, leaderEpoch, epoch int32, replicas, isr, elr []int32)
 
 // flat is the state as lines by name.
 func (w *twin) flat() map[string]string {
-	m := map[string]string{"next": fmt.Sprint(w.next)}
+	m := map[string]string{"next": strconv.FormatInt(w.next, 10)}
 	for n, l := range w.features {
-		m["feature "+n] = fmt.Sprint(l)
+		m["feature "+n] = strconv.Itoa(int(l))
 	}
 	for id, b := range w.brokers {
 		m[fmt.Sprint("broker ", id)] = fmt.Sprint(b.BrokerEpoch, b.Fenced, b.InControlledShutdown)
@@ -193,13 +194,13 @@ func (w *twin) flat() map[string]string {
 func flatImage(t *rapid.T, img *Image) map[string]string {
 	m := map[string]string{"next": "-1"}
 	if img.ProducerIDs.Allocated {
-		m["next"] = fmt.Sprint(img.ProducerIDs.Next)
+		m["next"] = strconv.FormatInt(img.ProducerIDs.Next, 10)
 	}
 	for n, l := range img.Features.All() {
 		if img.Features.Level(n) != l {
 			t.Fatalf("level of %s", n)
 		}
-		m["feature "+n] = fmt.Sprint(l)
+		m["feature "+n] = strconv.Itoa(int(l))
 	}
 	fenced := 0
 	for b := range img.Cluster.Brokers() {
@@ -229,10 +230,10 @@ func flatImage(t *rapid.T, img *Image) map[string]string {
 		m["acl "+a.ID.String()] = img.ACLs.Get(a.ID).Principal
 	}
 	for u, c := range img.Scram.All() {
-		m[fmt.Sprintf("scram %d %s", u.Mechanism, u.Name)] = fmt.Sprint(c.Iterations)
+		m[fmt.Sprintf("scram %d %s", u.Mechanism, u.Name)] = strconv.Itoa(int(c.Iterations))
 	}
 	for k := range img.DelegationTokens.All() {
-		m["token "+k.ID] = fmt.Sprint(k.ExpirationMillis)
+		m["token "+k.ID] = strconv.FormatInt(k.ExpirationMillis, 10)
 	}
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -392,7 +393,7 @@ func (n *testNode) dump(from int64) string {
 }
 
 func describeBatch(b record.Batch) string {
-	offsets := fmt.Sprint(b.BaseOffset())
+	offsets := strconv.FormatInt(b.BaseOffset(), 10)
 	if b.LastOffsetDelta() > 0 {
 		offsets = fmt.Sprintf("%d-%d", b.BaseOffset(), b.LastOffset())
 	}

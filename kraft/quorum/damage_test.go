@@ -3,8 +3,8 @@ package quorum
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -125,7 +125,7 @@ func TestBadByteIsNotServed(t *testing.T) {
 	c.stabilize()
 	c.crash(3, 0)
 	for i := range 5 {
-		if _, _, err := c.propose(c.nodes[1], fmt.Sprint(i)); err != nil {
+		if _, _, err := c.propose(c.nodes[1], strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 		c.stabilize()
@@ -175,7 +175,7 @@ func TestLostLogIsAFailureAndNoRetry(t *testing.T) {
 	// The leader has an acknowledgement of node 2 up to index 3; node 2 comes back with less than that.
 	msg := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(1)), Commit: new(uint64(1000))}
 	env := envelope{clusterID: testClusterID, from: testVoter(1, 0).Key, to: testVoter(2, 0).Key}
-	malformed, err := c.nodes[2].machine.receive(appendRaft(appendEnvelope(nil, env), msg))
+	malformed, err := c.nodes[2].machine.receive(appendRaft(encodeEnvelope(env), msg))
 	if malformed || !errors.Is(err, ErrLogLost) {
 		t.Fatalf("malformed %v, error %v", malformed, err)
 	}
@@ -194,7 +194,7 @@ func TestProgrammerErrorsAreNotSwallowed(t *testing.T) {
 					panic(p)
 				}
 				var m *machine
-				m.applied++
+				m.applied++ //nolint:govet // the nil is the point
 				return nil
 			})
 		})

@@ -3,6 +3,7 @@ package quorum
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -104,8 +105,7 @@ func appendBatches(dst []byte, entries []*raftpb.Entry, leaderChange func(*raftp
 	}
 	pieces := make([]piece, 0, len(entries))
 	covered := uint64(math.MaxUint64) // lowest index that a batch found so far covers
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := entries[i]
+	for _, e := range slices.Backward(entries) {
 		if e.GetIndex() >= covered {
 			continue
 		}
@@ -119,8 +119,8 @@ func appendBatches(dst []byte, entries []*raftpb.Entry, leaderChange func(*raftp
 		covered = e.GetIndex() - uint64(b.LastOffsetDelta())
 		pieces = append(pieces, piece{e, b})
 	}
-	for i := len(pieces) - 1; i >= 0; i-- {
-		dst = appendStamped(dst, pieces[i].batch, pieces[i].entry)
+	for _, p := range slices.Backward(pieces) {
+		dst = appendStamped(dst, p.batch, p.entry)
 	}
 	return dst, nil
 }

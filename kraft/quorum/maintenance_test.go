@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func aged(t *testing.T) (*cluster, *testNode) {
 	c.must(c.start(1))
 	n := c.nodes[1]
 	for i := range 3 {
-		if _, _, err := c.propose(n, fmt.Sprint(i)); err != nil {
+		if _, _, err := c.propose(n, strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 		id, cfg, err := n.machine.storage.snapshotAt(n.events.next, n.board.load().highWatermark)

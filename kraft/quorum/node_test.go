@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -324,7 +325,7 @@ func TestConcurrentProposalsShareOneSync(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
-				_, last, err := n.Propose(1, topicRecords(fmt.Sprint(i)))
+				_, last, err := n.Propose(1, topicRecords(strconv.Itoa(i)))
 				if err != nil {
 					t.Error(err)
 				}
@@ -359,7 +360,7 @@ func TestSlowStateMachineHoldsUpNobody(t *testing.T) {
 		nodes[1].Register(slow)
 		startAll(t, nodes)
 		for i := range 50 {
-			if _, _, err := nodes[1].Propose(1, topicRecords(fmt.Sprint(i))); err != nil {
+			if _, _, err := nodes[1].Propose(1, topicRecords(strconv.Itoa(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -389,7 +390,7 @@ func TestProposalsAreBounded(t *testing.T) {
 		board.setCut(n.Leader().LeaderID, true)
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
-			_, _, err = n.Propose(epoch, topicRecords(fmt.Sprint(i)))
+			_, _, err = n.Propose(epoch, topicRecords(strconv.Itoa(i)))
 		}
 		if !errors.Is(err, ErrTooManyUncommitted) {
 			t.Fatalf("error %v", err)

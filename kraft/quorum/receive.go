@@ -118,7 +118,7 @@ func (m *machine) refuseStranger(e envelope) bool {
 	if m.seen.lead == raft.None || m.config.voters.Contains(e.from) || m.storage.history.last().config.voters.Contains(e.from) {
 		return false
 	}
-	body := appendEnvelope(nil, m.envelope(kindNotVoter, e.from))
+	body := encodeEnvelope(m.envelope(kindNotVoter, e.from))
 	m.send(m.peer(e.from), appendInt32s(body, nodeID(m.seen.lead), epochOf(m.seen.term)))
 	return true
 }
@@ -164,7 +164,7 @@ func (m *machine) keyOf(id uint64) ReplicaKey {
 func (m *machine) sendAll(messages []*raftpb.Message) error {
 	for _, msg := range messages {
 		to := m.keyOf(msg.GetTo())
-		out := appendRaft(appendEnvelope(nil, m.envelope(kindRaft, to)), msg)
+		out := appendRaft(encodeEnvelope(m.envelope(kindRaft, to)), msg)
 		switch msg.GetType() {
 		case raftpb.MsgApp:
 			var err error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -120,7 +121,7 @@ func writeSnapshot(t *testing.T, store *snapshotStore, id SnapshotID, records in
 		t.Fatal(err)
 	}
 	for i := range records {
-		r := &metadata.TopicRecord{Name: strings.Repeat("n", 200) + fmt.Sprint(i), TopicID: protocol.UUID{1: 1}}
+		r := &metadata.TopicRecord{Name: strings.Repeat("n", 200) + strconv.Itoa(i), TopicID: protocol.UUID{1: 1}}
 		if err := w.Append(VersionedRecord{Record: r}); err != nil {
 			t.Fatal(err)
 		}

@@ -160,7 +160,7 @@ func (m *machine) dropFetch() {
 func (m *machine) requestChunk() {
 	f := &m.fetch
 	f.idleTicks = 0
-	out := appendEnvelope(nil, m.envelope(kindChunkRequest, f.from))
+	out := encodeEnvelope(m.envelope(kindChunkRequest, f.from))
 	m.send(m.peer(f.from), appendChunk(out, chunk{id: f.download.id, position: f.download.position}, true))
 }
 
@@ -187,7 +187,7 @@ func (m *machine) serveChunk(to ReplicaKey, req chunk) error {
 			return fmt.Errorf("snapshot %v: %w", req.id, err)
 		}
 	}
-	m.send(m.peer(to), appendChunk(appendEnvelope(nil, m.envelope(kindChunk, to)), answer, false))
+	m.send(m.peer(to), appendChunk(encodeEnvelope(m.envelope(kindChunk, to)), answer, false))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gregor/kraft/metadata"
@@ -26,7 +27,7 @@ type ReplicaKey struct {
 // String is for logs: `1` or `1:DIRECTORY`.
 func (k ReplicaKey) String() string {
 	if k.DirectoryID.IsZero() {
-		return fmt.Sprint(k.ID)
+		return strconv.Itoa(int(k.ID))
 	}
 	return fmt.Sprintf("%d:%s", k.ID, k.DirectoryID)
 }

@@ -70,8 +70,8 @@ type chunk struct {
 	bytes     []byte
 }
 
-func appendEnvelope(dst []byte, e envelope) []byte {
-	dst = append(dst, wireVersion, byte(e.kind), byte(min(len(e.clusterID), maxClusterIDBytes)))
+func encodeEnvelope(e envelope) []byte {
+	dst := append([]byte(nil), wireVersion, byte(e.kind), byte(min(len(e.clusterID), maxClusterIDBytes)))
 	dst = append(dst, e.clusterID[:min(len(e.clusterID), maxClusterIDBytes)]...)
 	for _, k := range []ReplicaKey{e.from, e.to} {
 		dst = binary.BigEndian.AppendUint32(dst, uint32(k.ID))

@@ -3,7 +3,6 @@ package quorum
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -37,10 +36,10 @@ func TestMessagesReadBackAsTheyWereWritten(t *testing.T) {
 		if rapid.Bool().Draw(t, "reject") {
 			m.Reject = new(true)
 		}
-		out := appendRaft(appendEnvelope(nil, env), m)
+		out := appendRaft(encodeEnvelope(env), m)
 		if m.GetType() == raftpb.MsgApp {
 			m.Index = new(uint64(10))
-			out = append(appendRaft(appendEnvelope(nil, env), m), batches...)
+			out = append(appendRaft(encodeEnvelope(env), m), batches...)
 		}
 		gotEnv, s := parseEnvelope(out)
 		if s.err != nil || gotEnv != env {
@@ -69,7 +68,7 @@ func TestMessagesReadBackAsTheyWereWritten(t *testing.T) {
 func TestChunksReadBackAsTheyWereWritten(t *testing.T) {
 	want := chunk{id: SnapshotID{77, 3}, position: 5, sizeBytes: 100, bytes: []byte("piece")}
 	for _, request := range []bool{false, true} {
-		_, s := parseEnvelope(appendChunk(appendEnvelope(nil, envelope{clusterID: "c"}), want, request))
+		_, s := parseEnvelope(appendChunk(encodeEnvelope(envelope{clusterID: "c"}), want, request))
 		got, err := s.chunk(request)
 		if err != nil || got.id != want.id || got.position != 5 || !request && (got.sizeBytes != 100 || string(got.bytes) != "piece") {
 			t.Errorf("request %v: %+v, %v", request, got, err)
@@ -91,7 +90,7 @@ func TestMessagesThatRaftMayNotSeeAreRefused(t *testing.T) {
 		"log term above":   {Type: raftpb.MsgApp.Enum(), Term: new(uint64(1)), LogTerm: new(uint64(2))},
 		"empty snapshot":   {Type: raftpb.MsgSnap.Enum(), Term: new(uint64(1))},
 	} {
-		e, s := parseEnvelope(appendRaft(appendEnvelope(nil, env), m))
+		e, s := parseEnvelope(appendRaft(encodeEnvelope(env), m))
 		if _, _, err := parseRaft(e, s); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
@@ -121,7 +120,7 @@ func TestMessagesOfOthersAreRefused(t *testing.T) {
 	} {
 		env := good
 		tc.change(&env)
-		malformed, err := m.receive(appendRaft(appendEnvelope(nil, env), tc.msg))
+		malformed, err := m.receive(appendRaft(encodeEnvelope(env), tc.msg))
 		if !errors.Is(err, tc.want) || malformed != (tc.want != nil) {
 			t.Errorf("%s: malformed %v, error %v", name, malformed, err)
 		}
@@ -134,7 +133,7 @@ func FuzzReceive(f *testing.F) {
 	env := envelope{clusterID: testClusterID, from: testVoter(2, 0).Key, to: testVoter(1, 0).Key}
 	for _, kind := range []raftpb.MessageType{raftpb.MsgApp, raftpb.MsgVote, raftpb.MsgHeartbeat, raftpb.MsgSnap, raftpb.MsgAppResp, raftpb.MsgTimeoutNow} {
 		m := &raftpb.Message{Type: kind.Enum(), Term: new(uint64(2)), LogTerm: new(uint64(1)), Index: new(uint64(3))}
-		out := appendRaft(appendEnvelope(nil, env), m)
+		out := appendRaft(encodeEnvelope(env), m)
 		switch kind {
 		case raftpb.MsgApp:
 			out = append(out, batchAt(f, 3, 2, 2)...)
@@ -145,7 +144,7 @@ func FuzzReceive(f *testing.F) {
 	}
 	for _, kind := range []messageKind{kindChunkRequest, kindChunk, kindNotVoter} {
 		env.kind = kind
-		f.Add(appendChunk(appendEnvelope(nil, env), chunk{id: SnapshotID{0, 0}, bytes: []byte("x")}, kind == kindChunkRequest))
+		f.Add(appendChunk(encodeEnvelope(env), chunk{id: SnapshotID{0, 0}, bytes: []byte("x")}, kind == kindChunkRequest))
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		c := newCluster(t, 1)
@@ -173,14 +172,14 @@ func TestTruncatedMessagesAreRefused(t *testing.T) {
 	c.format(1, 2)
 	c.must(c.start(1))
 	env := envelope{clusterID: testClusterID, from: testVoter(2, 0).Key, to: testVoter(1, 0).Key}
-	whole := append(appendRaft(appendEnvelope(nil, env), &raftpb.Message{
+	whole := append(appendRaft(encodeEnvelope(env), &raftpb.Message{
 		Type: raftpb.MsgApp.Enum(), Term: new(uint64(2)), Index: new(uint64(0)),
 	}), batchAt(t, 0, 2, 1)...)
 	atBatches := len(whole) - len(batchAt(t, 0, 2, 1))
 	for n := range whole {
 		malformed, err := c.nodes[1].machine.receive(whole[:n])
 		if n != atBatches && !malformed {
-			t.Fatal(fmt.Sprintf("%d of %d bytes were accepted: %v", n, len(whole), err))
+			t.Fatalf("%d of %d bytes were accepted: %v", n, len(whole), err)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestAccessorsOfAFullHeader(t *testing.T) {
 }
 
 func TestAccessorsOfOldFormatsSayNone(t *testing.T) {
-	for magic := int8(0); magic < 2; magic++ {
+	for magic := range int8(2) {
 		b, _, err := Next(legacyEntry(magic, 0, 77, []byte("k"), nil))
 		if err != nil {
 			t.Fatal(err)

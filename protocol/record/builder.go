@@ -123,7 +123,8 @@ func (b *Builder) addRaw(offset, timestampMillis int64, raw *rawRecord) {
 	dst = appendBytes(dst, raw.key)
 	dst = appendBytes(dst, raw.value)
 	dst = appendVarint(dst, raw.headerCount)
-	b.buf = append(dst, raw.headers...)
+	dst = append(dst, raw.headers...)
+	b.buf = dst
 }
 
 // SetLastOffset makes the batch end at offset although its last record is before it, as in a batch whose last records

@@ -99,7 +99,7 @@ func readAll(t *testing.T, data []byte) {
 func FuzzDecompress(f *testing.F) {
 	for _, c := range produceCases() {
 		if b, _, err := Next(c.build(testNow)); err == nil && b.Magic() == 2 && len(b) < 4096 {
-			f.Add(uint8(b.Codec()), []byte(b.Payload()))
+			f.Add(uint8(b.Codec()), b.Payload())
 		}
 	}
 	for codec := CodecGzip; codec <= CodecZstd; codec++ {

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -80,7 +81,7 @@ func loadGolden(t testing.TB, name string) goldenSet {
 	set := goldenSet{segments: map[string][]byte{}, records: map[string]goldenRecord{}}
 	for r := tar.NewReader(zr); ; {
 		header, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return set
 		}
 		if err != nil {

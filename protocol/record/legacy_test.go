@@ -22,7 +22,7 @@ func at(offset int64, entry []byte) []byte {
 
 func TestOffsetsInsideWrappersAreRelativeInFormatOne(t *testing.T) {
 	for _, codec := range []Codec{CodecGzip, CodecSnappy, CodecLZ4} {
-		for magic := int8(0); magic < 2; magic++ {
+		for magic := range int8(2) {
 			base := int64(0)
 			if magic == 0 {
 				base = 100 // absolute

@@ -40,12 +40,18 @@ var produceTopics = map[string]struct {
 	"lz4":          {"compression.type=lz4", ProduceOptions{TargetCodec: CodecLZ4}},
 	"zstd":         {"compression.type=zstd", ProduceOptions{TargetCodec: CodecZstd}},
 	"small":        {"max.message.bytes=2000", ProduceOptions{TargetCodec: CodecProducer, MaxBatchBytes: 2000}},
-	"smallplain": {"max.message.bytes=2000,compression.type=uncompressed",
-		ProduceOptions{TargetCodec: CodecNone, MaxBatchBytes: 2000}},
-	"appendgzip": {"message.timestamp.type=LogAppendTime,compression.type=gzip",
-		ProduceOptions{TargetCodec: CodecGzip, TimestampType: LogAppendTime}},
-	"before": {"message.timestamp.before.max.ms=60000,message.timestamp.after.max.ms=90000",
-		ProduceOptions{TargetCodec: CodecProducer, TimestampBeforeMaxMillis: 60000, TimestampAfterMaxMillis: 90000}},
+	"smallplain": {
+		"max.message.bytes=2000,compression.type=uncompressed",
+		ProduceOptions{TargetCodec: CodecNone, MaxBatchBytes: 2000},
+	},
+	"appendgzip": {
+		"message.timestamp.type=LogAppendTime,compression.type=gzip",
+		ProduceOptions{TargetCodec: CodecGzip, TimestampType: LogAppendTime},
+	},
+	"before": {
+		"message.timestamp.before.max.ms=60000,message.timestamp.after.max.ms=90000",
+		ProduceOptions{TargetCodec: CodecProducer, TimestampBeforeMaxMillis: 60000, TimestampAfterMaxMillis: 90000},
+	},
 }
 
 // produceDelayMillis is how much earlier than the broker's clock the records of a case are, so that the time of the

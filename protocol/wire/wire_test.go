@@ -152,7 +152,7 @@ func TestFirstErrorNamesItsPosition(t *testing.T) {
 	r.Int32()
 	first := r.Err()
 	r.String(true)
-	if r.Err() != first || !strings.Contains(first.Error(), "at byte 2") {
+	if !errors.Is(r.Err(), first) || !strings.Contains(first.Error(), "at byte 2") {
 		t.Errorf("%v, then %v", first, r.Err())
 	}
 }
