@@ -431,6 +431,24 @@ func TestTopicIsThereAndGoneAtOnceForWhoeverAsked(t *testing.T) {
 		if !exists() {
 			t.Fatal("created, and not there")
 		}
+		offsets := kmsg.NewPtrListOffsetsRequest()
+		topic := kmsg.NewListOffsetsRequestTopic()
+		topic.Topic = "t"
+		for i := range int32(3) {
+			p := kmsg.NewListOffsetsRequestTopicPartition()
+			p.Partition, p.Timestamp = i, -1
+			topic.Partitions = append(topic.Partitions, p)
+		}
+		offsets.Topics = append(offsets.Topics, topic)
+		resp, err := cl.Broker(1).Request(timeout(t), offsets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
+			if p.ErrorCode != 0 {
+				t.Fatalf("created, and partition %d answers %d", p.Partition, p.ErrorCode)
+			}
+		}
 		if resp, err := kadm.NewClient(cl).DeleteTopic(timeout(t), "t"); err != nil || resp.Err != nil {
 			t.Fatal(err, resp.Err)
 		}

@@ -25,7 +25,7 @@ type controllers struct {
 	pool *peer.Pool
 	// active is the controller that the quorum elected; false while there is none.
 	active func() (peer.Endpoint, bool)
-	// settle, if set, waits until this node's own image shows what the controller has committed.
+	// settle, if set, waits until this node has taken over what the controller has committed.
 	settle func(ctx context.Context)
 	cfg    func() *config.Config
 	log    *slog.Logger
