@@ -287,7 +287,7 @@ func runProgram(p *place, name string, args ...string) roller {
 // kcat makes members of librdkafka.
 func kcat(more ...string) start {
 	return func(p *place, _ string) roller {
-		args := append([]string{"-b", p.addr, "-q", "-u", "-o", "beginning", "-f", "%s\n", "-X", "auto.commit.interval.ms=500", "-X", "auto.offset.reset=earliest"}, more...)
+		args := append([]string{"-b", p.addr, "-q", "-u", "-f", "%s\n", "-X", "auto.commit.interval.ms=500", "-X", "auto.offset.reset=earliest"}, more...)
 		return runProgram(p, "kcat", append(args, "-G", p.group, p.topic)...)
 	}
 }

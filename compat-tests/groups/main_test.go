@@ -4,6 +4,7 @@
 package groups
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -16,7 +17,13 @@ import (
 	"gregor/compat-tests/wire"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	// The groups of the rolling test live at the same time; they mostly wait.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	harness.Main(m)
+}
 
 // patience bounds every wait; the machine may be busy.
 const patience = 60 * time.Second

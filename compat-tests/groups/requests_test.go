@@ -47,7 +47,10 @@ func subscription(topics ...string) []byte {
 
 func (d *driver) join(g *group, m *member) *pending {
 	version := oneOf[int16](d, 9, 9, 9, 7, 6, 5)
-	topics := oneOf(d, []string{"t"}, []string{"t"}, []string{"t", "u"})
+	topics := []string{"t"}
+	if g.classic > 60 {
+		topics = oneOf(d, []string{"t"}, []string{"t"}, []string{"t", "u"})
+	}
 	kind, bad := "consumer", ""
 	if d.chance(4) {
 		kind = "connect"
@@ -277,14 +280,20 @@ func (d *driver) heartbeat848(g *group) *pending {
 	full := epoch == 0 || d.chance(15)
 	var topics []string
 	if full {
-		topics = oneOf(d, []string{"t"}, []string{"t", "u"}, []string{"t", "u", "v"}, []string{"v"}, []string{"missing", "t"})
+		topics = []string{"t"}
+		if g.assignor == "range" {
+			topics = oneOf(d, []string{"t"}, []string{"t", "u"}, []string{"t", "u", "v"}, []string{"v"}, []string{"missing", "t"})
+		}
 		if d.chance(3) {
 			topics = nil
 		}
 	}
 	var assignor *string
-	if full && d.chance(60) {
-		assignor = ptr(oneOf(d, "range", "uniform", "uniform", "range", "none"))
+	if full && g.assignor != "" {
+		assignor = &g.assignor
+	}
+	if full && d.chance(4) {
+		assignor = ptr("none")
 	}
 	owned := d.chance(60) && epoch != 0
 	what := fmt.Sprintf("heartbeat of %s instance %s epoch %d full %v %v assignor %s owned %v", m.name, text(m.instance), epoch, full, topics, text(assignor), owned)

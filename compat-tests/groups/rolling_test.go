@@ -2,7 +2,7 @@ package groups
 
 import (
 	"context"
-	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -18,6 +18,9 @@ import (
 const rollingTopic = "numbered"
 
 const rollingPartitions = 8
+
+// rollOnKafkaVariable lets the members roll on a real Kafka, to see whether a fault is the client's.
+const rollOnKafkaVariable = "GREGOR_GROUPS_ROLL_ON_KAFKA"
 
 // shortSessions let a paused member of a consumer group be missed soon.
 var shortSessions = harness.Properties{
@@ -130,6 +133,21 @@ func live(t *testing.T, p *place, make start, acts []act) map[string]roller {
 	return members
 }
 
+// awaitAll waits until each record is processed.
+func awaitAll(t *testing.T, p *place, written int) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		missing, first := p.l.missing(written)
+		if missing == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d records are not processed, the first is %d", missing, written, first)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
 func TestNoRecordIsLostAndNoPartitionSharedWhileMembersRoll(t *testing.T) {
 	harness.Need(t, "kcat")
 	session := "session.timeout.ms=8000"
@@ -149,7 +167,11 @@ func TestNoRecordIsLostAndNoPartitionSharedWhileMembersRoll(t *testing.T) {
 		{"java-classic", javaConsole(session, "heartbeat.interval.ms=1000"), shortLife},
 		{"java-consumer-protocol", javaConsole("group.protocol=consumer"), shortLife},
 	}
-	n := harness.Start(t, harness.Gregor, harness.Options{Properties: shortSessions})
+	kind := harness.Gregor
+	if os.Getenv(rollOnKafkaVariable) != "" {
+		kind = harness.Kafka
+	}
+	n := harness.Start(t, kind, harness.Options{Properties: shortSessions})
 	wire.CreateTopic(t, n, rollingTopic, rollingPartitions)
 	w := startWriter(t, n.Addr, 0)
 	var total atomic.Int64
@@ -171,10 +193,7 @@ func TestNoRecordIsLostAndNoPartitionSharedWhileMembersRoll(t *testing.T) {
 				members := live(t, p, g.start, g.acts)
 				<-stopped
 				written := int(total.Load())
-				harness.Eventually(t, patience, fmt.Sprintf("all of %d records processed", written), func() bool {
-					missing, _ := p.l.missing(written)
-					return missing == 0
-				})
+				awaitAll(t, p, written)
 				for _, m := range members {
 					m.leave()
 				}
