@@ -39,7 +39,6 @@ type Broker struct {
 	lifecycle *lifecycle
 	loaded    *logLoading
 	placement *assignments
-	settled   *settled
 
 	table       *api.Table
 	controllers *controllers
@@ -112,6 +111,7 @@ func (b *Broker) openManager() (*storage.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.TopicConfig = b.configWhileLoading
 	return storage.OpenManager(o)
 }
 
@@ -171,15 +171,17 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		},
 	})
 	b.dynamic.replicas = b.replicas
-	b.settled = newSettled()
 	b.controllers.settle = b.settle
-	b.dynamic.changed = append(b.dynamic.changed, func(c *config.Config) { b.network.SetLimits(connectionLimits(c)) })
+	b.dynamic.changed = append(b.dynamic.changed, func(c *config.Config) {
+		b.network.SetLimits(connectionLimits(c))
+		b.manager.SetCleaner(cleanerConfig(c))
+	})
 	b.groups = groupcoord.New(groupcoord.Options{
 		Config: groupConfig(b.cfg), Log: &topicLog{topic: consumerOffsets, replicas: b.replicas}, Logger: b.log,
 		NumPartitions: b.groupPartitions, Image: b.node.Image,
 	})
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
-	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}, b.settled} {
+	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
 		b.node.Register(p)
 	}
 	deps.Replicas, deps.Groups = b.replicas, b.groups

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"gregor/broker/api"
 	"gregor/kraft/image"
@@ -20,8 +21,28 @@ type logLoading struct {
 	fail    func(error)
 	done    chan struct{} // closed when the logs are loaded
 
+	img   atomic.Pointer[image.Image] // the first one
 	mu    sync.Mutex
 	moved chan struct{} // closed at the next image
+}
+
+// configWhileLoading is the config of a topic when its logs are opened: the cleaner and retention start before the
+// replicas do.
+func (b *Broker) configWhileLoading(topic string) storage.LogConfig {
+	var overrides map[string]string
+	if b.loaded != nil {
+		if img := b.loaded.img.Load(); img != nil {
+			overrides = img.Configs.Topic(topic)
+		}
+	}
+	c, err := topicConfig(b.cfg, overrides)
+	if err != nil {
+		b.log.Error("topic has a config that its logs cannot act on", "topic", topic, "error", err)
+		// Nothing is deleted or compacted by a config that is not understood.
+		c = storage.DefaultLogConfig()
+		c.CleanupDelete, c.CleanupCompact = false, false
+	}
+	return c
 }
 
 // Name implements image.Publisher.
@@ -35,6 +56,7 @@ func (l *logLoading) Publish(_ *image.Delta, img *image.Image, _ image.Manifest)
 		return
 	default:
 	}
+	l.img.Store(img)
 	err := l.manager.Load(storage.LoadOptions{IsStray: func(p storage.TopicPartition, id [16]byte) bool {
 		return l.stray(img, p, id)
 	}})

@@ -18,6 +18,7 @@ import (
 	"gregor/kraft/quorum"
 	"gregor/protocol/record"
 	"gregor/storage"
+	"gregor/storage/cleaner"
 	"gregor/storage/vfs"
 )
 
@@ -53,8 +54,13 @@ func managerOptions(o *Options, failed func(storage.DirInfo)) (storage.ManagerOp
 	if err != nil {
 		return storage.ManagerOptions{}, err
 	}
+	var cleaning *cleaner.Config
+	if c.Cleaner.Enable {
+		cleaning = new(cleanerConfig(c))
+	}
 	return storage.ManagerOptions{
-		FS: o.FS, LogDirs: c.Storage.Dirs, MetadataDir: c.Metadata.Dir, ControllerOnly: !c.Node.Broker,
+		Cleaner: cleaning,
+		FS:      o.FS, LogDirs: c.Storage.Dirs, MetadataDir: c.Metadata.Dir, ControllerOnly: !c.Node.Broker,
 		NodeID: c.Node.ID, Defaults: defaults, RecoveryThreads: int(c.Storage.RecoveryThreads),
 		Intervals: storage.Intervals{
 			RetentionCheckMillis: c.Storage.RetentionCheckMillis, RecoveryPointMillis: int64(c.Storage.RecoveryCheckpointMillis),
@@ -64,6 +70,14 @@ func managerOptions(o *Options, failed func(storage.DirInfo)) (storage.ManagerOp
 		ProducerExpirationMillis: int64(c.Producers.IDExpirationMillis), VerifyTransactions: true,
 		DirFailed: failed, Logger: o.Logger,
 	}, nil
+}
+
+// cleanerConfig is the log cleaner's part of the config.
+func cleanerConfig(c *config.Config) cleaner.Config {
+	return cleaner.Config{
+		Threads: int(c.Cleaner.Threads), DedupeBytes: c.Cleaner.DedupeBytes, LoadFactor: c.Cleaner.LoadFactor,
+		IOBufferBytes: int(c.Cleaner.IOBufferBytes), MaxBytesPerSecond: c.Cleaner.MaxBytesPerSec, BackoffMillis: c.Cleaner.BackoffMillis,
+	}
 }
 
 // staticVoters are the entries of controller.quorum.voters.

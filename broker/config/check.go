@@ -165,6 +165,7 @@ func (c *Config) checkRelations() error {
 		{"group.consumer.max.session.timeout.ms", g.ConsumerMaxSessionMillis >= g.ConsumerMinSessionMillis, "must be at least group.consumer.min.session.timeout.ms"},
 		{"group.consumer.session.timeout.ms", g.ConsumerSessionMillis >= g.ConsumerMinSessionMillis && g.ConsumerSessionMillis <= g.ConsumerMaxSessionMillis, "must be between group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms"},
 		{"group.consumer.heartbeat.interval.ms", g.ConsumerHeartbeatMillis < g.ConsumerSessionMillis, "must be below group.consumer.session.timeout.ms"},
+		{"log.cleaner.dedupe.buffer.size", c.Cleaner.DedupeBytes/int64(max(c.Cleaner.Threads, 1)) > 1<<20, "must be at least 1 MiB for each of log.cleaner.threads"},
 		{"controller.quorum.fetch.timeout.ms", q.FetchTimeoutMillis > 0, "must be above 0"},
 	} {
 		if !x.holds {
