@@ -18,17 +18,18 @@ const MetadataTopic = "__cluster_metadata"
 // remoteIndexCacheDir holds cached indexes of tiered segments.
 const remoteIndexCacheDir = "remote-log-index-cache"
 
-// dirKind says what the directory of a partition is for.
-type dirKind int8
+// DirKind says what the directory of a partition is for.
+type DirKind int8
 
+// The kinds of partition directories.
 const (
-	dirCurrent dirKind = iota // TOPIC-PARTITION
-	dirFuture                 // TOPIC-PARTITION.HEX32-future: a replica moving into this log directory
-	dirDelete                 // TOPIC-PARTITION.HEX32-delete: removed after file.delete.delay.ms
-	dirStray                  // TOPIC-PARTITION.HEX32-stray: unknown to the metadata, set aside
+	DirCurrent DirKind = iota // TOPIC-PARTITION
+	DirFuture                 // TOPIC-PARTITION.HEX32-future: a replica moving into this log directory
+	DirDelete                 // TOPIC-PARTITION.HEX32-delete: removed after file.delete.delay.ms
+	DirStray                  // TOPIC-PARTITION.HEX32-stray: unknown to the metadata, set aside
 )
 
-var dirSuffixes = [...]string{dirCurrent: "", dirFuture: "-future", dirDelete: "-delete", dirStray: "-stray"}
+var dirSuffixes = [...]string{DirCurrent: "", DirFuture: "-future", DirDelete: "-delete", DirStray: "-stray"}
 
 // Limits of names. A name that does not hold them cannot be Kafka's.
 const (
@@ -37,9 +38,9 @@ const (
 	hexIDBytes        = 32
 )
 
-// parseDirName tells what a directory is; ok is false for one that belongs to no partition.
-func parseDirName(name string) (p TopicPartition, kind dirKind, ok bool) {
-	for _, k := range []dirKind{dirFuture, dirDelete, dirStray} {
+// ParseDirName tells what a directory is; ok is false for one that belongs to no partition.
+func ParseDirName(name string) (p TopicPartition, kind DirKind, ok bool) {
+	for _, k := range []DirKind{DirFuture, DirDelete, DirStray} {
 		rest, found := strings.CutSuffix(name, dirSuffixes[k])
 		if !found {
 			continue
@@ -74,15 +75,15 @@ func validTopicName(topic string) bool {
 
 // dirName makes a directory name of a kind; those but of the current replica are unique. For deleted and stray
 // replicas the topic is cut so that the name fits into a directory entry.
-func dirName(p TopicPartition, kind dirKind) string {
-	if kind == dirCurrent {
+func dirName(p TopicPartition, kind DirKind) string {
+	if kind == DirCurrent {
 		return p.String()
 	}
 	var id [hexIDBytes / 2]byte
 	_, _ = rand.Read(id[:]) // never fails
 	suffix := "-" + strconv.Itoa(int(p.Partition)) + "." + hex.EncodeToString(id[:]) + dirSuffixes[kind]
 	topic := p.Topic
-	if kind != dirFuture {
+	if kind != DirFuture {
 		topic = topic[:min(len(topic), maxDirNameBytes-len(suffix))]
 	}
 	return topic + suffix

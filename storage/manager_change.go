@@ -29,7 +29,7 @@ func (m *Manager) CreateLog(topic string, partition int32, topicID [16]byte, c L
 	if err != nil {
 		return nil, err
 	}
-	return m.create(p, dirCurrent, topicID, c, dirs)
+	return m.create(p, DirCurrent, topicID, c, dirs)
 }
 
 // CreateFutureLog creates the log that a partition is to be moved to, in the directory of the given path
@@ -57,7 +57,7 @@ func (m *Manager) CreateFutureLog(topic string, partition int32, c LogConfig, di
 		case !d.online():
 			return nil, d.err()
 		}
-		return m.create(p, dirFuture, now.log.TopicID(), c, []*logDir{d})
+		return m.create(p, DirFuture, now.log.TopicID(), c, []*logDir{d})
 	}
 	return nil, fmt.Errorf("log dir %s is not found in the config", dirPath)
 }
@@ -112,7 +112,7 @@ func (m *Manager) leastUsed() ([]*logDir, error) {
 }
 
 // create makes the log in the first directory that takes it. With changing held.
-func (m *Manager) create(p TopicPartition, kind dirKind, topicID [16]byte, c LogConfig, dirs []*logDir) (*Log, error) {
+func (m *Manager) create(p TopicPartition, kind DirKind, topicID [16]byte, c LogConfig, dirs []*logDir) (*Log, error) {
 	name := dirName(p, kind)
 	var err error
 	for _, d := range dirs {
@@ -206,7 +206,7 @@ func (m *Manager) renameAway(p TopicPartition, at placedLog) error {
 	}
 	m.mu.Unlock()
 	m.stopCleaning(at)
-	path := filepath.Join(at.dir.path, dirName(p, dirDelete))
+	path := filepath.Join(at.dir.path, dirName(p, DirDelete))
 	if err := at.log.RenameDir(path); err != nil {
 		m.dirFailed(at.dir, err)
 		return err
@@ -230,7 +230,7 @@ func (m *Manager) PromoteFuture(topic string, partition int32) (*Log, error) {
 		return nil, storageErrorf(p.String(), "promotion of the future replica", errors.New("current or future replica of partition "+
 			strconv.Itoa(int(partition))+" is not online"))
 	}
-	if err := future.log.RenameDir(filepath.Join(future.dir.path, dirName(p, dirCurrent))); err != nil {
+	if err := future.log.RenameDir(filepath.Join(future.dir.path, dirName(p, DirCurrent))); err != nil {
 		m.dirFailed(future.dir, err)
 		return nil, err
 	}

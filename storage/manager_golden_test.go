@@ -101,7 +101,7 @@ func afterKafkasRestart(before map[string][]byte, a archive) {
 // logOfDir is the log of a partition directory.
 func logOfDir(t testing.TB, m *Manager, dir string) *Log {
 	t.Helper()
-	p, _, ok := parseDirName(dir)
+	p, _, ok := ParseDirName(dir)
 	if !ok {
 		t.Fatal(dir)
 	}

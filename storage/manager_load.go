@@ -66,7 +66,7 @@ type startOffsets struct{ recoveryPoint, logStart, highWatermark, cleanedTo map[
 type found struct {
 	partition TopicPartition
 	name      string
-	kind      dirKind
+	kind      DirKind
 }
 
 // dirLoader loads the logs of one directory.
@@ -173,14 +173,14 @@ func (ld *dirLoader) scan() ([]found, error) {
 		if !e.IsDir() || e.Name() == remoteIndexCacheDir {
 			continue
 		}
-		p, kind, ok := parseDirName(e.Name())
+		p, kind, ok := ParseDirName(e.Name())
 		switch {
 		case !ok:
 			d.slog.Warn("Leaving a directory alone that is none of a partition", "dir", d.path, "name", e.Name())
 		case p.Topic == MetadataTopic:
-		case kind == dirDelete:
+		case kind == DirDelete:
 			ld.m.removeLater(filepath.Join(d.path, e.Name()), nil)
-		case kind == dirStray:
+		case kind == DirStray:
 			d.slog.Warn("Found a stray log, which may be removed by hand", "dir", d.path, "name", e.Name())
 		default:
 			toLoad = append(toLoad, found{partition: p, name: e.Name(), kind: kind})
@@ -208,7 +208,7 @@ func (ld *dirLoader) one(f found) error {
 		l.CloseUnclean()
 		return nil
 	}
-	if f.kind == dirCurrent && ld.o.IsStray != nil && ld.o.IsStray(f.partition, l.TopicID()) {
+	if f.kind == DirCurrent && ld.o.IsStray != nil && ld.o.IsStray(f.partition, l.TopicID()) {
 		ld.setAside(f.partition, l)
 		return nil
 	}
@@ -217,7 +217,7 @@ func (ld *dirLoader) one(f found) error {
 
 // setAside renames a stray replica, which is never deleted by itself.
 func (ld *dirLoader) setAside(p TopicPartition, l *Log) {
-	name := dirName(p, dirStray)
+	name := dirName(p, DirStray)
 	if err := l.RenameDir(filepath.Join(ld.d.path, name)); err != nil {
 		ld.m.dirFailed(ld.d, err)
 	}
@@ -230,7 +230,7 @@ func (m *Manager) place(d *logDir, f found, l *Log) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	logs := m.current
-	if f.kind == dirFuture {
+	if f.kind == DirFuture {
 		logs = m.future
 	}
 	if other, taken := logs[f.partition]; taken {
