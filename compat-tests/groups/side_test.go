@@ -216,7 +216,10 @@ func (p *pending) bothOrNone() (bool, error) {
 		select {
 		case <-c.done:
 		case <-time.After(10 * time.Second):
-			return false, fmt.Errorf("%s: gregor has answered: %v, kafka has answered: %v", p.what, a.isDone(), b.isDone())
+			if a.isDone() {
+				return false, fmt.Errorf("%s: only gregor answers: %+v", p.what, a.resp)
+			}
+			return false, fmt.Errorf("%s: only kafka answers: %+v", p.what, b.resp)
 		}
 	}
 	return true, nil
