@@ -290,3 +290,16 @@ func Eventually(tb testing.TB, timeout time.Duration, what string, ok func() boo
 		tb.Fatalf("not within %v: %s", timeout, what)
 	}
 }
+
+// Adopt makes a node of another kind on the server.properties and the log directory of a node that has stopped.
+func Adopt(tb testing.TB, kind Kind, old *Node) *Node {
+	tb.Helper()
+	n := &Node{Kind: kind, Addr: old.Addr, ControllerAddr: old.ControllerAddr, Dir: old.Dir, LogDir: old.LogDir, config: old.config}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("log of %s (the end):\n%s", kind, n.LogTail(60))
+		}
+		n.discard()
+	})
+	return n
+}
