@@ -39,6 +39,7 @@ type Broker struct {
 	lifecycle *lifecycle
 	loaded    *logLoading
 	placement *assignments
+	settled   *settled
 
 	table       *api.Table
 	controllers *controllers
@@ -171,6 +172,7 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		},
 	})
 	b.dynamic.replicas = b.replicas
+	b.settled = newSettled()
 	b.controllers.settle = b.settle
 	b.dynamic.changed = append(b.dynamic.changed, func(c *config.Config) {
 		b.network.SetLimits(connectionLimits(c))
@@ -181,7 +183,7 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		NumPartitions: b.groupPartitions, Image: b.node.Image,
 	})
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
-	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
+	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}, b.settled} {
 		b.node.Register(p)
 	}
 	deps.Replicas, deps.Groups = b.replicas, b.groups
