@@ -51,6 +51,7 @@ type driver struct {
 	topics map[string][16]byte
 
 	steps   int
+	names   []string
 	groups  map[string]*group
 	parked  []*pending
 	log     []string
@@ -128,24 +129,23 @@ func playRandom(t *testing.T, seed int64, ids map[string][16]byte, nodes ...*har
 	for i, n := range nodes {
 		d.sides[i] = &side{t: t, node: n, ids: map[string]string{}}
 	}
-	var names []string
 	for _, kind := range slices.Sorted(maps.Keys(classicShare)) {
 		name := fmt.Sprintf("%s-%d", kind, seed)
 		for _, n := range nodes {
 			awaitCoordinator(t, n, name)
 		}
-		names = append(names, name)
+		d.names = append(d.names, name)
 		d.groups[name] = &group{name: name, classic: classicShare[kind], assignor: map[string]string{"x": "range"}[kind]}
 	}
 	defer func() {
-		for _, n := range names {
+		for _, n := range slices.Clone(d.names) {
 			if err := d.clear(d.groups[n]); err != nil {
 				t.Error(err)
 			}
 		}
 	}()
 	for d.steps = range int(steps) {
-		if err := d.step(names); err != nil {
+		if err := d.step(); err != nil {
 			from := max(0, len(d.log)-60)
 			t.Fatalf("%s=%d, step %d: %v\nthe steps before:\n%s", seedVariable, seed, d.steps, err, strings.Join(d.log[from:], "\n"))
 		}
@@ -157,8 +157,8 @@ func playRandom(t *testing.T, seed int64, ids map[string][16]byte, nodes ...*har
 var classicShare = map[string]int{"a": 97, "b": 92, "x": 0, "y": 0, "z": 50}
 
 // step plays one request and looks at what else it has set free.
-func (d *driver) step(names []string) error {
-	g := d.groups[names[d.rng.IntN(len(names))]]
+func (d *driver) step() error {
+	g := d.groups[d.names[d.rng.IntN(len(d.names))]]
 	n := d.rng.IntN(100)
 	var p *pending
 	switch {
@@ -322,7 +322,7 @@ func (d *driver) learn(p *pending, answers ...kmsg.Response) error {
 // clear removes all members of a group whose leaders differ.
 func (d *driver) clear(g *group) error {
 	d.splits++
-	d.log = append(d.log, "   the sides part: all leave "+g.name)
+	d.log = append(d.log, "   the sides part: a new group takes the place of "+g.name)
 	for i := range d.sides {
 		if err := d.clearOn(i, g); err != nil {
 			return err
@@ -337,7 +337,12 @@ func (d *driver) clear(g *group) error {
 		}
 		return true
 	})
-	g.members, g.generated = nil, false
+	// What is left of a group depends on the order in which its members went: a new one takes its place.
+	delete(d.groups, g.name)
+	d.names = slices.DeleteFunc(d.names, func(name string) bool { return name == g.name })
+	name := fmt.Sprintf("%s.%d", g.name, d.splits)
+	d.groups[name] = &group{name: name, classic: g.classic, assignor: g.assignor}
+	d.names = append(d.names, name)
 	return nil
 }
 
