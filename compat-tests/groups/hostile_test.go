@@ -118,9 +118,6 @@ func manyTopics(n int) (out []string) {
 
 // badInputs are requests that a group's coordinator refuses, or must be able to bear.
 func badInputs() []badInput {
-	constant := func(req kmsg.Request) func(wire.Topic) kmsg.Request {
-		return func(wire.Topic) kmsg.Request { return req }
-	}
 	heartbeat := func(group, member string, generation int32) kmsg.Request {
 		req := wire.At(kmsg.NewPtrHeartbeatRequest(), 4)
 		req.Group, req.MemberID, req.Generation = group, member, generation
@@ -135,14 +132,6 @@ func badInputs() []badInput {
 		req := wire.At(kmsg.NewPtrLeaveGroupRequest(), 4)
 		req.Group, req.Members = group, []kmsg.LeaveGroupRequestMember{{MemberID: member}}
 		return req
-	}
-	regex := func(pattern string) kmsg.Request {
-		return beatAs("bad-regex", "member-of-a-regex", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
-			r.SubscribedTopicNames, r.SubscribedTopicRegex = nil, &pattern
-		})
-	}
-	edited := func(edit func(r *kmsg.ConsumerGroupHeartbeatRequest)) kmsg.Request {
-		return beatAs("bad-848", "some-member", edit)
 	}
 	return []badInput{
 		{"heartbeat of no group", constant(heartbeat("", "m", 1)), kerr.InvalidGroupID, nil},
@@ -167,6 +156,29 @@ func badInputs() []badInput {
 		{"commit of no group", func(t wire.Topic) kmsg.Request { return commitAs(t, "", "", -1, "") }, nil, nil},
 		{"commit with much metadata", func(t wire.Topic) kmsg.Request { return commitAs(t, "bad", "", -1, strings.Repeat("x", 30000)) }, kerr.OffsetMetadataTooLarge, nil},
 		{"commit with as much metadata as may be", func(t wire.Topic) kmsg.Request { return commitAs(t, "bad-full", "", -1, strings.Repeat("x", 4096)) }, nil, nil},
+		{"10,000 topics in a classic subscription", constant(joinAs("bad-many-classic", "", subscription(manyTopics(10_000)...))), nil, nil},
+		{"metadata that is no subscription", constant(joinAs("bad-metadata", "", []byte{0xff, 0xff, 0xff, 0xff, 0x7f})), nil, nil},
+		{"a megabyte of metadata", constant(joinAs("bad-large", "", make([]byte, 900_000))), nil, nil},
+		{"more metadata than a batch may hold", constant(joinAs("bad-huge", "", make([]byte, 8_000_000))), nil, nil},
+	}
+}
+
+// constant is a request that needs no topic.
+func constant(req kmsg.Request) func(wire.Topic) kmsg.Request {
+	return func(wire.Topic) kmsg.Request { return req }
+}
+
+// badConsumerInputs are those of the consumer protocol.
+func badConsumerInputs() []badInput {
+	regex := func(pattern string) kmsg.Request {
+		return beatAs("bad-regex", "member-of-a-regex", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames, r.SubscribedTopicRegex = nil, &pattern
+		})
+	}
+	edited := func(edit func(r *kmsg.ConsumerGroupHeartbeatRequest)) kmsg.Request {
+		return beatAs("bad-848", "some-member", edit)
+	}
+	return []badInput{
 		{"consumer heartbeat of no group", constant(beatAs("", "m", func(*kmsg.ConsumerGroupHeartbeatRequest) {})), kerr.InvalidRequest, nil},
 		{"consumer heartbeat of no member", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" })), kerr.InvalidRequest, nil},
 		{"consumer heartbeat of a stranger", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = 5 })), kerr.GroupIDNotFound, nil},
@@ -187,10 +199,6 @@ func badInputs() []badInput {
 		{"10,000 topics in a consumer's subscription", constant(beatAs("bad-many", "member-of-many", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 			r.SubscribedTopicNames = manyTopics(10_000)
 		})), nil, nil},
-		{"10,000 topics in a classic subscription", constant(joinAs("bad-many-classic", "", subscription(manyTopics(10_000)...))), nil, nil},
-		{"metadata that is no subscription", constant(joinAs("bad-metadata", "", []byte{0xff, 0xff, 0xff, 0xff, 0x7f})), nil, nil},
-		{"a megabyte of metadata", constant(joinAs("bad-large", "", make([]byte, 900_000))), nil, nil},
-		{"more metadata than a batch may hold", constant(joinAs("bad-huge", "", make([]byte, 8_000_000))), nil, nil},
 	}
 }
 
@@ -201,7 +209,8 @@ func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			n := harness.Start(t, kind, harness.Options{Properties: harness.Properties{"group.max.size": "20"}})
 			topic := wire.CreateTopic(t, n, "bad", 4)
-			for _, b := range badInputs() {
+			inputs := append(badInputs(), badConsumerInputs()...)
+			for _, b := range inputs {
 				if r, ok := b.req(topic).(*kmsg.JoinGroupRequest); ok && r.Group != "" {
 					awaitCoordinator(t, n, r.Group)
 				}
@@ -209,7 +218,7 @@ func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
 			awaitCoordinator(t, n, "bad-full", "bad-848", "bad-regex", "bad-many", "storm")
 			before := rssMB(t, n)
 			s := &side{t: t, node: n, ids: map[string]string{}}
-			for _, b := range badInputs() {
+			for _, b := range inputs {
 				c := s.start(b.req(topic))
 				select {
 				case <-c.done:

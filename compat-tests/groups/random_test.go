@@ -256,7 +256,8 @@ func (d *driver) compare(all []*pending) error {
 // untied tells whether the sides may part here. A member that joined by the classic protocol has a generated id, so that
 // the order of the members of a consumer group is not the same on both sides, and who gets which partition neither; nor is
 // it by the uniform assignor, which in Kafka follows the hashes of ids. All
-// else of the answers must agree even then. And where Kafka's coordinator throws, there is nothing to agree on.
+// else of the answers must agree even then. And Kafka's coordinator throws when a classic group becomes a consumer group while
+// a member that waits in its rebalance lacks the protocol of the generation before: there is nothing to agree on.
 func (d *driver) untied(p *pending, a, b kmsg.Response) bool {
 	if r, ok := b.(*kmsg.ConsumerGroupHeartbeatResponse); ok && r.ErrorCode == -1 {
 		d.counts["(Kafka failed)"]++
