@@ -136,6 +136,8 @@ type FileRange interface {
 	SendTo(dstFd uintptr, off int64, n int) (int, error)
 	// Release gives the range up.
 	Release()
+	// Source tells which file the range is of and where it begins there, for messages.
+	Source() (file string, position int64)
 }
 
 // Fetched is the result of Read.

@@ -206,7 +206,8 @@ func (l *Log) readBatches(offset int64, buf []byte, maxBytes int, upTo Bound) ([
 			break
 		}
 		if err != nil {
-			return nil, &CorruptError{File: l.Dir(), Position: int64(whole), Cause: err}
+			file, position := f.Range.Source()
+			return nil, &CorruptError{File: file, Position: position + int64(whole), Cause: err}
 		}
 		whole += len(b)
 	}

@@ -86,15 +86,32 @@ func (s *Segment) floor(offset int64) (position, lastOffset int64, err error) {
 // UpperBound returns an offset above all batches that start below position, from the index alone; ok is false
 // when the index ends before.
 func (s *Segment) UpperBound(position int64) (offset int64, ok bool, err error) {
-	entries, err := s.offsetEntries()
-	if err != nil {
-		return 0, false, err
+	for attempt := 1; ; attempt++ {
+		entries, err := s.offsetEntries()
+		if err != nil {
+			return 0, false, err
+		}
+		n := search(entries, offsetEntryBytes, func(b []byte) bool { return int64(offsetEntry(b).Position) < position })
+		if n*offsetEntryBytes == len(entries) {
+			return 0, false, nil
+		}
+		e := offsetEntry(entries[n*offsetEntryBytes:])
+		offset = s.base + int64(e.RelativeOffset)
+		if attempt > 1 || s.written.Load() || s.isTrue(e) {
+			return offset, true, nil
+		}
+		if err := s.rebuildIndexes(); err != nil {
+			return 0, false, err
+		}
 	}
-	n := search(entries, offsetEntryBytes, func(b []byte) bool { return int64(offsetEntry(b).Position) < position })
-	if n*offsetEntryBytes == len(entries) {
-		return 0, false, nil
-	}
-	return s.base + int64(offsetEntry(entries[n*offsetEntryBytes:]).RelativeOffset), true, nil
+}
+
+// isTrue tells whether the batch that an index entry names is where it says. The file has no checksum.
+func (s *Segment) isTrue(e OffsetIndexEntry) bool {
+	sc := s.scan(int64(e.Position), s.size.Load())
+	defer sc.close()
+	sc.lastSizeBytes = scanChunkBytes // only the header is wanted
+	return sc.next() && sc.batch.LastOffset() == s.base+int64(e.RelativeOffset)
 }
 
 func (s *Segment) offsetEntries() ([]byte, error) { return s.entries(s.offsets) }
@@ -172,7 +189,14 @@ func (s *Segment) NextOffset() (int64, error) {
 	}
 	next, from := s.base, int64(0)
 	if n := len(entries); n > 0 {
-		from = int64(offsetEntry(entries[n-offsetEntryBytes:]).Position)
+		last := offsetEntry(entries[n-offsetEntryBytes:])
+		from = int64(last.Position)
+		if !s.written.Load() && !s.isTrue(last) {
+			if err := s.rebuildIndexes(); err != nil {
+				return 0, err
+			}
+			from = 0 // once, and then the indexes are right
+		}
 	}
 	sc := s.scan(from, s.size.Load())
 	defer sc.close()
@@ -200,8 +224,62 @@ func (s *Segment) CollectAborted(dst []AbortedTxn, from, to int64) (all []Aborte
 	return dst, false, nil
 }
 
-// Aborted returns all entries of the transaction index.
-func (s *Segment) Aborted() ([]AbortedTxn, error) { return s.txns.load() }
+// Aborted returns all entries of the transaction index. On the first call it makes sure that they are true of the log,
+// for the file has no checksum and consumers with isolation.level=read_committed go by it: each entry costs two or three
+// reads of a header.
+func (s *Segment) Aborted() ([]AbortedTxn, error) {
+	entries, err := s.txns.load()
+	if err != nil || s.txns.trusted.Load() {
+		return entries, err
+	}
+	stable := int64(0)
+	for i, a := range entries {
+		ok, err := s.isTrueAborted(a, stable)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return entries[:i], &CorruptError{File: s.txns.path, Position: int64(i * txnEntryBytes), Cause: errIndexDamage}
+		}
+		stable = a.LastStableOffset
+	}
+	s.txns.trusted.Store(true)
+	return entries, nil
+}
+
+// isTrueAborted checks an entry of the transaction index against the batches that it names: the marker, the first of
+// the transaction, and the first of the transaction that held back the last stable offset, which never falls. Batches
+// that compaction took, or that are in other segments, cannot contradict it.
+func (s *Segment) isTrueAborted(a AbortedTxn, stableBefore int64) (bool, error) {
+	if a.LastStableOffset > a.LastOffset+1 || a.LastStableOffset < stableBefore || a.LastOffset < s.base {
+		return false, nil
+	}
+	for _, named := range []struct {
+		offset int64
+		fits   func(b record.Batch) bool
+	}{
+		{a.LastOffset, func(b record.Batch) bool { return b.IsControl() && b.ProducerID() == a.ProducerID }},
+		{a.FirstOffset, func(b record.Batch) bool {
+			return b.IsTransactional() && b.ProducerID() == a.ProducerID && b.BaseOffset() == a.FirstOffset
+		}},
+		{a.LastStableOffset, func(b record.Batch) bool { return b.IsTransactional() && b.BaseOffset() == a.LastStableOffset }},
+	} {
+		if named.offset < s.base || named.offset == a.LastOffset+1 {
+			continue
+		}
+		b, ok, err := s.headerAt(named.offset)
+		if errors.Is(err, ErrCorrupt) {
+			continue // the log itself is damaged, which its readers see
+		}
+		if err != nil {
+			return false, err
+		}
+		if ok && !named.fits(b) || b == nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
 
 // BatchBytes returns the size of the batch at a position.
 func (s *Segment) BatchBytes(position, end int64) (int64, error) {

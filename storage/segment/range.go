@@ -35,6 +35,9 @@ func (s *Segment) Range(position int64, length int, generation int64) (*Range, e
 	return &Range{s: s, f: f, position: position, len: length, generation: generation}, nil
 }
 
+// Source tells which file the range is of and where it begins there, for messages.
+func (r *Range) Source() (file string, position int64) { return r.s.log.Name(), r.position }
+
 // truncatedSince tells whether bytes below end have been cut in a generation after the given one.
 func (s *Segment) truncatedSince(generation, end int64) bool {
 	cuts := s.cuts.Load()

@@ -108,6 +108,7 @@ func Create(dir string, base, createdMillis int64, suffix string, o Options) (*S
 			return nil, err
 		}
 	}
+	s.txns.trusted.Store(true)
 	return s, nil
 }
 
@@ -180,7 +181,12 @@ func (s *Segment) IndexesFull() (bool, error) {
 // Append writes whole batches, with offsets and epochs set, at the end: one write. After an error the file has
 // been cut back to where it was if that could be done, and the segment is unchanged. By the writer.
 func (s *Segment) Append(batches []byte) error {
-	s.written.Store(true)
+	if !s.written.Load() {
+		if _, err := s.MaxTimestamp(); err != nil { // checked while its index can be rebuilt
+			return err
+		}
+		s.written.Store(true)
+	}
 	start := s.size.Load()
 	if start+int64(len(batches)) > math.MaxInt32 {
 		return fmt.Errorf("%w: %d bytes do not fit after %d", ErrOffsetOverflow, len(batches), start)
@@ -300,6 +306,14 @@ func (s *Segment) MaxTimestamp() (TimestampOffset, error) {
 		return TimestampOffset{}, err
 	}
 	m := s.lastTime(v)
+	// Retention goes by it: a false one deletes records.
+	repaired, err := s.repairTimes(m)
+	if err != nil {
+		return TimestampOffset{}, err
+	}
+	if repaired {
+		return *s.max.Load(), nil
+	}
 	s.max.CompareAndSwap(nil, &m)
 	return m, nil
 }

@@ -65,6 +65,8 @@ func DecodeTxnIndex(raw []byte) ([]AbortedTxn, error) {
 type txnIndex struct {
 	files *vfs.Cache
 	view  atomic.Pointer[[]AbortedTxn] // nil while not loaded
+	// trusted says that the entries have been compared with the log, or were made of it.
+	trusted atomic.Bool
 
 	mu     sync.Mutex
 	path   string
@@ -142,7 +144,10 @@ func (x *txnIndex) keep(below int64) error {
 }
 
 // reset empties the index; the file stays, empty, when there is one.
-func (x *txnIndex) reset() error { return x.cut([]AbortedTxn{}) }
+func (x *txnIndex) reset() error {
+	x.trusted.Store(true)
+	return x.cut([]AbortedTxn{})
+}
 
 func (x *txnIndex) cut(entries []AbortedTxn) error {
 	x.mu.Lock()
