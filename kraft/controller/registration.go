@@ -48,7 +48,10 @@ func (d *Decider) registerBroker(req *kmsg.BrokerRegistrationRequest) (*metadata
 			d.cfg.ClusterID, req.ClusterID)
 	}
 	existing := d.Image.Cluster.Broker(req.BrokerID)
-	if existing != nil && existing.Incarnation != protocol.UUID(req.IncarnationID) &&
+	// The broker beside this controller, in the same process, cannot have an earlier incarnation that is still alive:
+	// the lock of the log directories would not have let this one start. So a node that was killed need not wait for
+	// its own session to end.
+	if existing != nil && existing.Incarnation != protocol.UUID(req.IncarnationID) && req.BrokerID != d.cfg.NodeID &&
 		d.Sessions.valid(req.BrokerID, existing.Epoch, d.Now) {
 		return nil, refuse(codeDuplicateBroker, "Another broker is registered with that broker id. If the broker was "+
 			"recently restarted this should self-resolve once the heartbeat manager expires the broker's session.")
