@@ -265,6 +265,9 @@ func joiningGroups(n int) workload {
 // beatEvery is how often the members of a large group look for a rebalance.
 const beatEvery = 100 * time.Millisecond
 
+// manyPartitionsTimeout is how long a broker may take to make all partitions of a large group's topic.
+const manyPartitionsTimeout = 5 * time.Minute
+
 // largeGroup lets one group of many members form.
 func largeGroup(members int, partitions int32, consumerProtocol bool) workload {
 	protocol := "classic"
@@ -284,6 +287,9 @@ func largeGroup(members int, partitions int32, consumerProtocol bool) workload {
 			}
 			g := &forming{members: members, partitions: int(partitions), group: b.freshGroup(), topic: "large", synced: map[int32]int{}, owned: make([]int, members)}
 			if err := withConn(ctx, x, func(c *conn) error {
+				if err := c.SetDeadline(time.Now().Add(manyPartitionsTimeout)); err != nil {
+					return err
+				}
 				_, err := c.createTopic(ctx, g.topic, partitions)
 				return err
 			}); err != nil {
