@@ -13,6 +13,10 @@ var packages = map[string]string{
 	"javac":  "apt-get install openjdk-17-jdk-headless",
 	"mvn":    "apt-get install maven",
 	"strace": "apt-get install strace",
+	// The power cuts.
+	"losetup":   "apt-get install mount",
+	"mkfs.ext4": "apt-get install e2fsprogs",
+	"mkfs.xfs":  "apt-get install xfsprogs",
 }
 
 // inCI tells whether a missing program is a failure: what a pipeline checks must not shrink unseen.
