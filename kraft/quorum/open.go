@@ -9,6 +9,7 @@ import (
 
 	"gregor/protocol/record"
 	"gregor/storage"
+	"gregor/storage/checkpoint"
 	"gregor/storage/vfs"
 )
 
@@ -162,5 +163,6 @@ func (s *raftStorage) findStart(newest SnapshotID) error {
 		s.setFirst(id)
 		return nil
 	}
-	return fmt.Errorf("%w: the log begins at offset %d, the newest snapshot ends at %d", ErrCorrupt, start, newest.Offset)
+	return fmt.Errorf("%w: %s: the log begins at offset %d, the newest snapshot ends at %d, and %s knows no epoch at either", ErrCorrupt,
+		s.snapshots.dir, start, newest.Offset, checkpoint.LeaderEpochFile)
 }

@@ -43,7 +43,7 @@ func newSnapshotReader(f vfs.File, size int64, id SnapshotID) (*SnapshotReader, 
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("snapshot %v: %w", id, err)
+		return nil, fmt.Errorf("snapshot %s: %w", f.Name(), err)
 	}
 	r.first = int64(len(b))
 	return r, nil
@@ -92,7 +92,7 @@ func (r *SnapshotReader) Batches() iter.Seq2[CommittedBatch, error] {
 				}
 			}
 			if err != nil {
-				yield(CommittedBatch{}, fmt.Errorf("snapshot %v: %w", r.id, err))
+				yield(CommittedBatch{}, fmt.Errorf("snapshot %s: %w", r.file.Name(), err))
 				return
 			}
 			if !yield(out, nil) {
@@ -100,7 +100,7 @@ func (r *SnapshotReader) Batches() iter.Seq2[CommittedBatch, error] {
 			}
 		}
 		if !complete {
-			yield(CommittedBatch{}, fmt.Errorf("snapshot %v: %w: no footer", r.id, ErrCorrupt))
+			yield(CommittedBatch{}, fmt.Errorf("snapshot %s: %w: no footer", r.file.Name(), ErrCorrupt))
 		}
 	}
 }
@@ -112,20 +112,20 @@ func (r *SnapshotReader) verify() error {
 	for position := r.first; position < r.size; {
 		b, err := r.batchAt(position, buf)
 		if err != nil {
-			return fmt.Errorf("snapshot %v: %w", r.id, err)
+			return fmt.Errorf("snapshot %s: %w", r.file.Name(), err)
 		}
 		position += int64(len(b))
 		if b.IsControl() {
 			c, err := readControl(b)
 			if err != nil {
-				return fmt.Errorf("snapshot %v: %w", r.id, err)
+				return fmt.Errorf("snapshot %s: %w", r.file.Name(), err)
 			}
 			complete = complete || c.footer
 		}
 		buf = b
 	}
 	if !complete {
-		return fmt.Errorf("snapshot %v: %w: no footer", r.id, ErrCorrupt)
+		return fmt.Errorf("snapshot %s: %w: no footer", r.file.Name(), ErrCorrupt)
 	}
 	return nil
 }
