@@ -6,8 +6,9 @@ SHELL := bash
 GO ?= go
 # Tools and their caches; nothing else is written outside of bin/ and the directories that Go itself uses.
 CACHE ?= $(CURDIR)/.cache
-# How long each fuzz target runs, and how many of them at the same time.
+# How long each fuzz target runs, which ones run 30 s whatever that says, and how many at the same time.
 FUZZTIME ?= 30s
+FUZZLONG ?=
 FUZZJOBS ?= 2
 # Arguments for `make run`: make run ARGS="server.properties --override num.partitions=3"
 ARGS ?=
@@ -58,7 +59,7 @@ invariants-off:
 fuzz: ## run every fuzz target for FUZZTIME (30s), FUZZJOBS (2) at a time
 	@grep -roE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' broker groupcoord internal kraft protocol storage txncoord \
 		| sed -E 's|^(.*)/[^/]*_test\.go:func (.*)$$|./\1 \2|' | LC_ALL=C sort \
-		| xargs -P $(FUZZJOBS) -L 1 bash -c 'echo "fuzzing $$0 $$1"; $(GO) test "$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 2>&1 | { grep -v "^fuzz: elapsed" || true; }; exit "$${PIPESTATUS[0]}"'
+		| FUZZTIME=$(FUZZTIME) FUZZLONG='$(FUZZLONG)' xargs -P $(FUZZJOBS) -L 1 .ci/fuzz
 
 lint: $(GOLANGCI) ## run golangci-lint at its pinned version
 	GOLANGCI_LINT_CACHE='$(CACHE)/golangci' $(GOLANGCI) run ./...
