@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (b *Broker) openManager() (*storage.Manager, error) {
 
 func (b *Broker) openQuorum() error {
 	b.pool = peer.NewPool(peer.Options{
-		ClientID: fmt.Sprint(b.cfg.Node.ID), DialTimeout: millis(b.cfg.Sockets.ConnectionSetupMillis),
+		ClientID: strconv.Itoa(int(b.cfg.Node.ID)), DialTimeout: millis(b.cfg.Sockets.ConnectionSetupMillis),
 		RequestTimeout: millis(int64(b.cfg.Node.ControllerSocketMillis)),
 	})
 	o, err := kraftOptions(&b.o, b.manager, peerClient{b.pool}, b.sockets)
@@ -242,7 +243,7 @@ func (b *Broker) announce(sockets []socket) {
 		names = append(names, s.listener.Name+"://"+s.net.Addr().String())
 	}
 	say := func() {
-		b.log.Info("Gregor "+b.o.Version+" starts", "node", b.cfg.Node.ID, "roles", strings.Join(b.cfg.Node.Roles, ","),
+		b.log.Info("Gregor starts", "version", b.o.Version, "node", b.cfg.Node.ID, "roles", strings.Join(b.cfg.Node.Roles, ","),
 			"listeners", strings.Join(names, ","), "cluster", b.manager.ClusterID(), "logDirs", strings.Join(b.cfg.Storage.Dirs, ","))
 	}
 	if b.o.Introduce != nil {

@@ -26,13 +26,12 @@ import (
 
 // testNode is a node in this process, with its data in a directory of the test.
 type testNode struct {
-	t        *testing.T
-	dir      string
-	port     int
-	options  []string
-	broker   *Broker
-	stopped  bool
-	clientID int
+	t       *testing.T
+	dir     string
+	port    int
+	options []string
+	broker  *Broker
+	stopped bool
 }
 
 func newTestNode(t *testing.T, overrides ...string) *testNode {
@@ -334,7 +333,7 @@ func TestReplicasOnSeveralDirectoriesAreAssignedWhereTheyAre(t *testing.T) {
 			d, _ := p.Directory(1)
 			dirs[d]++
 		}
-		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // the assignment travels to the controller and back
+		time.Sleep(5 * time.Millisecond)
 	}
 	if err := n.client().ProduceSync(timeout(t), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -353,7 +352,7 @@ func TestLongPollWakesWhenARecordArrives(t *testing.T) {
 			got <- time.Now()
 		}
 	}()
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the fetch must be parked on the broker, which nothing here can see
+	time.Sleep(300 * time.Millisecond)
 	sent := time.Now()
 	if err := cl.ProduceSync(timeout(t), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -418,7 +417,7 @@ func TestTopicIsThereAndGoneAtOnceForWhoeverAsked(t *testing.T) {
 	exists := func() bool {
 		req := kmsg.NewPtrMetadataRequest()
 		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr("t")
+		topic.Topic = new("t")
 		req.Topics = append(req.Topics, topic)
 		resp, err := req.RequestWith(timeout(t), cl)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -185,7 +186,7 @@ func newTopic(cfg *config.Config, name string) kmsg.CreateTopicsRequestTopic {
 	}
 	if name == consumerOffsets {
 		set(cfg.Offsets.TopicPartitions, cfg.Offsets.TopicFactor,
-			"cleanup.policy", "compact", "compression.type", "producer", "segment.bytes", fmt.Sprint(cfg.Offsets.TopicSegmentBytes))
+			"cleanup.policy", "compact", "compression.type", "producer", "segment.bytes", strconv.Itoa(int(cfg.Offsets.TopicSegmentBytes)))
 	}
 	return t
 }

@@ -45,7 +45,7 @@ func (d *dynamicConfig) Publish(delta *image.Delta, img *image.Image, _ image.Ma
 	}
 	next, warnings := d.base.WithDynamic(img.Configs.BrokerDefault(), img.Configs.Broker(d.base.Node.ID))
 	for _, w := range warnings {
-		d.log.Warn(w.String())
+		d.log.Warn("dynamic config", "key", w.Key, "reason", w.Message)
 	}
 	d.current.Store(next)
 	d.replicas.RefreshConfigs(img)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestOneNodeOfAKafkaClusterServesItsReplicas(t *testing.T) {
 		2: {"div-0", "elr-0", "move-0", "move-1", "rep-0", "rep-1", "rep-2"},
 		3: {"elr-0", "move-0", "move-1", "rep-0", "rep-1", "rep-2"},
 	} {
-		t.Run(fmt.Sprint(node), func(t *testing.T) {
+		t.Run(strconv.Itoa(node), func(t *testing.T) {
 			g := readGolden(t, fmt.Sprintf("cluster3-node%d", node))
 			n := startGolden(t, g, "unclean.leader.election.enable=true", "broker.session.timeout.ms=1500")
 			cl := n.client()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"strconv"
@@ -42,9 +43,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // topicConfig resolves topic configs on the broker's defaults.
 func topicConfig(c *config.Config, overrides map[string]string) (storage.LogConfig, error) {
 	all := c.TopicDefaults()
-	for k, v := range overrides {
-		all[k] = v
-	}
+	maps.Copy(all, overrides)
 	return storage.DefaultLogConfig().With(all)
 }
 

@@ -30,7 +30,7 @@ func elected(b *testing.B, log *coordinatortest.Log) *groupcoord.Coordinator {
 	<-loaded
 	// The partition serves a moment after it is loaded.
 	for c.Metrics().Active == 0 {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // a benchmark runs in real time
+		time.Sleep(time.Millisecond)
 	}
 	return c
 }

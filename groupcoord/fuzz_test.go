@@ -145,7 +145,7 @@ func TestCompactedLogsLoadToTheSameState(t *testing.T) {
 }
 
 func segmentRecords(t testing.TB, file string) (out []record.Record) {
-	raw, err := os.ReadFile(file) //nolint:forbidigo // testdata
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

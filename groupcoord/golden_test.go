@@ -2,6 +2,7 @@ package groupcoord_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -193,9 +194,9 @@ func TestAKafkaMemberGoesOnWithItsSession(t *testing.T) {
 		heartbeat.MemberID = "r1-fa54636f-62f1-4606-8796-98ca3356f028"
 		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "ok")
 		// The members of the recording have sessions of 60 s.
-		time.Sleep(59 * time.Second) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(59 * time.Second)
 		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "ok")
-		time.Sleep(59 * time.Second) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(59 * time.Second)
 		// The other one was silent meanwhile.
 		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "REBALANCE_IN_PROGRESS")
 	})
@@ -220,7 +221,7 @@ func TestPartitionOfAGroupIsKafkas(t *testing.T) {
 func TestKafkasGroupsExpireAsInKafka(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Kafka's timestamps count, so the clock has to be past them.
-		time.Sleep(time.Until(time.UnixMilli(1795981700000))) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(time.Until(time.UnixMilli(1795981700000)))
 		log := coordinatortest.NewLog(true)
 		cfg := groupcoord.DefaultConfig()
 		cfg.Offsets.RetentionMillis, cfg.RetentionCheckInterval = 60_000, 10*time.Second
@@ -232,7 +233,7 @@ func TestKafkasGroupsExpireAsInKafka(t *testing.T) {
 			log.Lead(p, 5)
 			c.Elect(p, 5)
 		}
-		time.Sleep(10 * time.Minute) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(10 * time.Minute)
 		equal(t, listAll(t.Context(), c), []string{"ok", "share-1 share share Stable", "streams-1 streams streams Stable"})
 
 		expired := coordinatortest.NewLog(true)
@@ -247,7 +248,7 @@ func TestKafkasGroupsExpireAsInKafka(t *testing.T) {
 func fill(t *testing.T, log *coordinatortest.Log, dir string) {
 	t.Helper()
 	for p := range int32(3) {
-		raw, err := os.ReadFile(fmt.Sprintf("testdata/kafka/%s/%d.log", dir, p)) //nolint:forbidigo // testdata
+		raw, err := os.ReadFile(fmt.Sprintf("testdata/kafka/%s/%d.log", dir, p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +277,7 @@ func lastValues(t *testing.T, batches []record.Batch) []string {
 			if strings.Contains(key, "Share") || strings.Contains(key, "Streams") || strings.Contains(key, "streams-1") || strings.Contains(key, "share-1") {
 				continue
 			}
-			last[fmt.Sprintf("%x", rec.Key)] = fmt.Sprintf("%s deleted=%v", key, rec.Value == nil)
+			last[hex.EncodeToString(rec.Key)] = fmt.Sprintf("%s deleted=%v", key, rec.Value == nil)
 		}
 	}
 	out := make([]string, 0, len(last))

@@ -70,7 +70,7 @@ func (w *consumerWorld) play() {
 			w.g.partitions["t"] = min(w.g.partitions["t"]+1, 9)
 			w.g.publish()
 		case 4, 5:
-			time.Sleep(time.Duration(w.rng.IntN(9000)) * time.Millisecond) //nolint:forbidigo // the fake clock of synctest
+			time.Sleep(time.Duration(w.rng.IntN(9000)) * time.Millisecond)
 		default:
 			w.heartbeat(a)
 		}
@@ -166,7 +166,7 @@ func (w *consumerWorld) converge() {
 			synctest.Wait()
 			w.check()
 		}
-		time.Sleep(2 * time.Second) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(2 * time.Second)
 	}
 	group := w.g.c.ConsumerGroupDescribe(w.t.Context(), []string{"g"})[0]
 	if group.State != "Stable" {

@@ -76,7 +76,7 @@ func (w *world) play() {
 		case 2:
 			w.leave(a)
 		case 3:
-			time.Sleep(time.Duration(w.rng.IntN(12000)) * time.Millisecond) //nolint:forbidigo // the fake clock of synctest
+			time.Sleep(time.Duration(w.rng.IntN(12000)) * time.Millisecond)
 		case 4, 5:
 			w.commit(a, int64(step))
 		case 6, 7:

@@ -231,7 +231,7 @@ func (s *script) run(d *datadriven.TestData) {
 	case "describe-consumer":
 		s.describeConsumer(a)
 	case "sleep":
-		time.Sleep(time.Duration(a.num("ms", 0)) * time.Millisecond) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(time.Duration(a.num("ms", 0)) * time.Millisecond)
 	default:
 		s.t.Fatalf("unknown command %s", d.Cmd)
 	}

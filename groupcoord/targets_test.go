@@ -324,7 +324,7 @@ func newKafka(t testing.TB, addr, script string) *kafka {
 		if resp.(*kmsg.FindCoordinatorResponse).ErrorCode == 0 {
 			break
 		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // a real broker needs real time
+		time.Sleep(100 * time.Millisecond)
 	}
 	return k
 }
@@ -335,12 +335,12 @@ func (k *kafka) local(*script, *datadriven.TestData) bool { return false }
 // for requests that never wait, and a moment for the others.
 func (k *kafka) settle() {
 	for range 50 {
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // a real broker needs real time
+		time.Sleep(100 * time.Millisecond)
 		if k.busy.Load() == 0 {
 			break
 		}
 	}
-	time.Sleep(400 * time.Millisecond) //nolint:forbidigo // a real broker needs real time
+	time.Sleep(400 * time.Millisecond)
 }
 
 func (k *kafka) close() {

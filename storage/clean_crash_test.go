@@ -122,7 +122,7 @@ func (h *cleanHistory) checkRecovered(l *Log, d crashed, before *State, want map
 			t.Fatalf("%s: %v", d.when, err)
 		}
 	}
-	for _, name := range strings.Fields(listing(d.fsys)) {
+	for name := range strings.FieldsSeq(listing(d.fsys)) {
 		if strings.HasSuffix(name, segment.CleanedSuffix) || strings.HasSuffix(name, segment.SwapSuffix) {
 			t.Fatalf("%s: %s is left", d.when, name)
 		}

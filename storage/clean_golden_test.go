@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,7 @@ var compactCases = []compactCase{
 func (c *compactCase) config(t *testing.T) LogConfig {
 	t.Helper()
 	config, err := testConfig().With(map[string]string{
-		"cleanup.policy": c.policy, "delete.retention.ms": fmt.Sprint(c.deleteRetentionMillis), "min.cleanable.dirty.ratio": "0",
+		"cleanup.policy": c.policy, "delete.retention.ms": strconv.FormatInt(c.deleteRetentionMillis, 10), "min.cleanable.dirty.ratio": "0",
 		"segment.ms": "60000", "retention.ms": map[string]string{"compact": "-1", "compact,delete": "630720000000"}[c.policy],
 	})
 	must(t, err)
@@ -132,8 +133,7 @@ func compareFiles(t *testing.T, got, want map[string][]byte, active int64, compr
 	t.Helper()
 	compared := func(name string) bool {
 		base, suffix, ok := segment.ParseFileName(name)
-		switch {
-		case !ok || suffix == segment.SnapshotSuffix || strings.HasSuffix(suffix, segment.DeletedSuffix):
+		if !ok || suffix == segment.SnapshotSuffix || strings.HasSuffix(suffix, segment.DeletedSuffix) {
 			return false
 		}
 		return suffix == segment.LogSuffix || base != active

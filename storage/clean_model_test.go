@@ -30,7 +30,6 @@ type plainBatch struct {
 	horizon         int64 // -1 without one
 	marker          record.ControlType
 	records         []plainRecord
-	raw             int // bytes, when unchanged
 }
 
 type plainRecord struct {

@@ -2,7 +2,8 @@ package storage
 
 import (
 	"errors"
-	"fmt"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ func isLog(op vfs.Op) bool { return vfs.MatchPath(".log")(op) }
 
 func TestFullDiskRollsTheAppendBackWholeAndFailsTheLog(t *testing.T) {
 	for _, room := range []int64{0, 1, 11, 60, 61, 100} {
-		t.Run(fmt.Sprint(room), func(t *testing.T) {
+		t.Run(strconv.FormatInt(room, 10), func(t *testing.T) {
 			l, mem, failures, told := failingLog(t)
 			for i := range 5 {
 				appendBatch(t, l, 2, int64(i))
@@ -157,11 +158,9 @@ func TestAnyFailedOperationFailsTheLogAndLosesNothing(t *testing.T) {
 		c.FileDeleteDelayMillis = 1 << 40
 		l.UpdateConfig(c)
 		failures.Set(vfs.InjectorFunc(func(op vfs.Op) error {
-			switch op.Kind {
-			case vfs.OpWrite, vfs.OpSync, vfs.OpTruncate, vfs.OpCreate, vfs.OpRename, vfs.OpSyncDir:
-				if seen.Add(1) == nth {
-					return syscall.EIO
-				}
+			changes := []vfs.OpKind{vfs.OpWrite, vfs.OpSync, vfs.OpTruncate, vfs.OpCreate, vfs.OpRename, vfs.OpSyncDir}
+			if slices.Contains(changes, op.Kind) && seen.Add(1) == nth {
+				return syscall.EIO
 			}
 			return nil
 		}))

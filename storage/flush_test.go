@@ -103,7 +103,7 @@ func TestFlushMillisSyncsAfterTheTime(t *testing.T) {
 		l, err := OpenLog(o)
 		must(t, err)
 		defer l.CloseUnclean()
-		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		time.Sleep(time.Hour)
 		appendBatch(t, l, 1, 1)
 		time.Sleep(999 * time.Millisecond)
 		synctest.Wait()

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -316,7 +316,7 @@ func consume(t *testing.T, l *Log, upTo Bound, maxBytes int) string {
 			}
 			for r, err := range b.Records(record.Limits{}) {
 				must(t, err)
-				offsets = append(offsets, fmt.Sprint(r.Offset))
+				offsets = append(offsets, strconv.FormatInt(r.Offset, 10))
 			}
 		}
 	}

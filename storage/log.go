@@ -116,7 +116,7 @@ func (l *Log) segmentOptions() segment.Options {
 		IndexIntervalBytes: c.IndexIntervalBytes, IndexMaxBytes: c.SegmentIndexBytes,
 		MaxBytes: c.SegmentBytes, Preallocate: c.Preallocate,
 		Failed: func(err error) {
-			l.fail("read", err)
+			_ = l.fail("read", err) // the error is the reader's own
 			l.report()
 		},
 	}
@@ -175,7 +175,7 @@ func (w *writer) setSegments(segments []*segment.Segment) {
 }
 
 // publish makes the writer's view the readers'. With the writer's lock held.
-func (l *Log) publish() *State {
+func (l *Log) publish() {
 	w := &l.w
 	s := &State{
 		LogStartOffset: w.logStart, LocalLogStartOffset: max(w.logStart, w.segments[0].Base()), HighWatermark: w.highWatermark, LastStableOffset: w.highWatermark,
@@ -194,7 +194,6 @@ func (l *Log) publish() *State {
 		old.LastStableOffset != s.LastStableOffset || old.LogStartOffset != s.LogStartOffset) {
 		(*observer)(s)
 	}
-	return s
 }
 
 // recoveryPoint is the offset up to which the data is synced, held back to the start of the oldest segment of

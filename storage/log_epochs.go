@@ -113,9 +113,9 @@ func (c *epochCache) endOffset(epoch int32, logEnd int64) (found int32, end int6
 func (c *epochCache) forOffset(offset int64) (int32, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for i := len(c.entries) - 1; i >= 0; i-- {
-		if c.entries[i].StartOffset <= offset {
-			return c.entries[i].Epoch, true
+	for _, v := range slices.Backward(c.entries) {
+		if v.StartOffset <= offset {
+			return v.Epoch, true
 		}
 	}
 	return -1, false

@@ -60,7 +60,7 @@ func TestLogOfAnotherTopicIDIsNotReused(t *testing.T) {
 	}
 	_, err := m.CreateLog("t", 0, topicIDOf("other"), testConfig(), [16]byte{})
 	mustBe(t, err, ErrInconsistentTopicID, "t-0")
-	if any, err := m.CreateLog("t", 0, [16]byte{}, testConfig(), [16]byte{}); any != l || err != nil {
+	if found, err := m.CreateLog("t", 0, [16]byte{}, testConfig(), [16]byte{}); found != l || err != nil {
 		t.Fatal("who does not know the id gets what is there", err)
 	}
 }

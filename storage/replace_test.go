@@ -119,7 +119,7 @@ func TestCrashDuringASwapLeavesTheOldOrTheNewRecords(t *testing.T) {
 			if got != "[0 2 4 6 8 10 12 14 16 18]" && got != "[0 8 10 12 14 16 18]" {
 				t.Errorf("before operation %d (%s %s), seed %d: batches %s", n, op.Kind, op.Name, seed, got)
 			}
-			for _, name := range strings.Fields(listing(after)) {
+			for name := range strings.FieldsSeq(listing(after)) {
 				if strings.HasSuffix(name, segment.CleanedSuffix) || strings.HasSuffix(name, segment.SwapSuffix) {
 					t.Errorf("%s is left", name)
 				}

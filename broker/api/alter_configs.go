@@ -61,13 +61,12 @@ func (a *alteration) same(b *alteration) bool { return a.kind == b.kind && a.nam
 // check returns the error of each resource; nil where the controller decides.
 func (h *alterConfigs) check(all []alteration) []error {
 	errs := make([]error, len(all))
-	for i := range all {
-		for j := range all {
-			if i != j && all[i].same(&all[j]) {
-				errs[i] = invalid("Each resource must appear at most once.")
-			}
-		}
-		if errs[i] == nil {
+	for i := range errs {
+		twice := slices.IndexFunc(all, func(o alteration) bool { return o.same(&all[i]) }) != i ||
+			slices.ContainsFunc(all[i+1:], func(o alteration) bool { return o.same(&all[i]) })
+		if twice {
+			errs[i] = invalid("Each resource must appear at most once.")
+		} else {
 			errs[i] = h.checkOne(&all[i])
 		}
 	}

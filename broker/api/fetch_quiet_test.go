@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -267,7 +268,7 @@ func TestProduceLeavesTopicsWithoutPartitionsOut(t *testing.T) {
 // partition for each fetch would mention.
 func TestSessionAnswersAreThoseOfAWalkOverAllPartitions(t *testing.T) {
 	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareWithWalk(t, rand.New(rand.NewPCG(seed, 1))) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { compareWithWalk(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
 

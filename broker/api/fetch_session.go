@@ -61,13 +61,6 @@ type targetKey struct {
 	index int32
 }
 
-func (t *fetchTarget) key(byID bool) targetKey {
-	if byID {
-		return targetKey{id: t.id, index: t.want.Index}
-	}
-	return targetKey{topic: t.topic, index: t.want.Index}
-}
-
 // fetchSession holds the partitions of an incremental fetch. A fetch costs what has changed: of the quiet partitions
 // nothing is looked at, however many there are, since each has a subscription with its replica that fires when there
 // is something to say.

@@ -49,7 +49,8 @@ func (h *listOffsets) handle(_ context.Context, c *Call) kmsg.Response {
 		for _, p := range t.Partitions {
 			x := kmsg.NewListOffsetsResponseTopicPartition()
 			x.Partition = p.Partition
-			found, err := storage.TimestampOffset{Timestamp: -1, Offset: -1, LeaderEpoch: -1}, error(nil)
+			found := storage.TimestampOffset{Timestamp: -1, Offset: -1, LeaderEpoch: -1}
+			var err error
 			switch {
 			case twice[image.TopicPartition{Topic: t.Topic, Partition: p.Partition}]:
 				err = kerr.InvalidRequest

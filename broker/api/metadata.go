@@ -207,7 +207,7 @@ func (v topicView) offline(p *image.Partition) []int32 {
 
 // checkTopicName returns INVALID_TOPIC_EXCEPTION with the reason for a name that no topic can have.
 func checkTopicName(name string) error {
-	reason := ""
+	var reason string
 	switch {
 	case name == "":
 		reason = "the empty string is not allowed"

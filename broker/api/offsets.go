@@ -164,7 +164,7 @@ func (h *groups) fetchByID(ctx context.Context, img *image.Image, g *kmsg.Offset
 			known = append(known, t)
 		}
 	}
-	out.Topics = append(known, unknown...)
+	out.Topics = slices.Concat(known, unknown)
 	return out
 }
 

@@ -32,7 +32,6 @@ import (
 type produce struct {
 	images image.Source
 	parts  Replicas
-	limits record.Limits
 	log    *slog.Logger
 	work   sync.Pool // *produceWork
 }
@@ -63,7 +62,7 @@ func newProduce(images image.Source, parts Replicas, log *slog.Logger) *produce 
 	return h
 }
 
-func (h *produce) serve(ctx context.Context, r *network.Request) {
+func (h *produce) serve(_ context.Context, r *network.Request) {
 	w, _ := h.work.Get().(*produceWork)
 	if err := w.req.Decode(r.Header.Version, r.Body); err != nil {
 		h.work.Put(w)

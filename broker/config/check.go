@@ -125,7 +125,7 @@ func (c *Config) checkRoles() error {
 	case !n.Controller && isVoter:
 		return c.errorAt("controller.quorum.voters", fmt.Sprintf("node.id=%d is a voter, but process.roles does not contain controller", n.ID))
 	case n.Controller && !hasController:
-		return c.errorAt("controller.listener.names", fmt.Sprintf("process.roles contains controller, so listeners must contain at least one of %s", strings.Join(l.ControllerNames, ", ")))
+		return c.errorAt("controller.listener.names", "process.roles contains controller, so listeners must contain at least one of "+strings.Join(l.ControllerNames, ", "))
 	case !n.Controller && hasController:
 		return c.errorAt("controller.listener.names", fmt.Sprintf("listeners must not contain a controller listener (%s) when process.roles is broker", strings.Join(l.ControllerNames, ", ")))
 	case n.Broker && len(l.Advertised) == 0:

@@ -241,13 +241,13 @@ func FuzzLoad(f *testing.F) {
 func (c *Config) readKeys() map[string]bool {
 	out := map[string]bool{}
 	t := reflect.TypeFor[Config]()
-	for i := range t.NumField() {
-		part := t.Field(i).Type
+	for field := range t.Fields() {
+		part := field.Type
 		if part.Kind() != reflect.Struct {
 			continue
 		}
-		for j := range part.NumField() {
-			if name := part.Field(j).Tag.Get("kafka"); name != "" {
+		for field := range part.Fields() {
+			if name := field.Tag.Get("kafka"); name != "" {
 				out[name] = true
 			}
 		}

@@ -170,7 +170,7 @@ func (c *Config) buildAdvertised(m map[string]string) error {
 			return c.errorAt(key, "0.0.0.0 is no address that a client can connect to; advertise a routable IP address or name")
 		}
 		if _, ok := l.Find(a.Name); !ok && !a.Controller {
-			return c.errorAt(key, fmt.Sprintf("%s is advertised but not in listeners; it must be one of them", a.Name))
+			return c.errorAt(key, a.Name+" is advertised but not in listeners; it must be one of them")
 		}
 		if !a.Controller {
 			l.Advertised = append(l.Advertised, a)
@@ -217,7 +217,7 @@ func (c *Config) buildInterBroker() error {
 		return c.errorAt("inter.broker.listener.name", fmt.Sprintf("listener %s is not advertised", name))
 	}
 	if slices.Contains(l.ControllerNames, name) {
-		return c.errorAt("inter.broker.listener.name", fmt.Sprintf("%s is a controller listener (controller.listener.names); brokers need one of their own", name))
+		return c.errorAt("inter.broker.listener.name", name+" is a controller listener (controller.listener.names); brokers need one of their own")
 	}
 	l.InterBroker = name
 	return nil

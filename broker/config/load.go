@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/magiconair/properties"
@@ -248,7 +249,7 @@ func nextPort(listeners string) string {
 	if _, err := fmt.Sscan(first[strings.LastIndexByte(first, ':')+1:], &port); err != nil || port == 0 || port == 65535 {
 		return "0"
 	}
-	return fmt.Sprint(port + 1)
+	return strconv.FormatUint(uint64(port+1), 10)
 }
 
 // build fills the typed fields and checks them against each other.

@@ -68,7 +68,6 @@ func configsPage(t *testing.T) string {
 			if !ok {
 				t.Fatalf("status.tsv: unknown kind %q of %s", s.kind, k.Name)
 			}
-			what = verb
 			counts[verb]++
 			what = "**" + verb + "**: " + cell(s.reason)
 		} else {

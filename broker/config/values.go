@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gregor/internal/configdef"
@@ -152,7 +153,7 @@ func (c *Config) fallbacks(k *configdef.Key) []Value {
 		}
 	}
 	slices.SortStableFunc(set, func(a, b Value) int { return int(a.Source) - int(b.Source) })
-	out := append(set, defaults...)
+	out := slices.Concat(set, defaults)
 	if len(out) == 0 {
 		out = append(out, Value{Name: k.Name, Text: k.Default, Source: SourceDefault})
 	}
@@ -182,7 +183,7 @@ func scale(text *string, factor int64) *string {
 	if n > 0 { // -1 means "no limit" in every unit
 		n *= factor
 	}
-	s := fmt.Sprint(n)
+	s := strconv.FormatInt(n, 10)
 	return &s
 }
 

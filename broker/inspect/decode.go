@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	groups "gregor/groupcoord/schema"
@@ -187,7 +188,7 @@ func txnText(r record.Record) (key, payload string) {
 func txnState(code int8) string {
 	names := []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"}
 	if code < 0 || int(code) >= len(names) {
-		return fmt.Sprint(code)
+		return strconv.Itoa(int(code))
 	}
 	return names[code]
 }

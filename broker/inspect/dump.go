@@ -100,12 +100,12 @@ func (d *dumper) found(title, detail string) {
 // file prints one file by the kind that its name tells.
 func (d *dumper) file(path string) error {
 	name := filepath.Base(path)
-	for suffix, print := range map[string]func(string) error{
+	for suffix, show := range map[string]func(string) error{
 		".log": d.log, ".checkpoint": d.log, ".index": d.offsetIndex, ".timeindex": d.timeIndex,
 		".txnindex": d.txnIndex, ".snapshot": d.producers,
 	} {
 		if strings.HasSuffix(name, suffix) {
-			return print(path)
+			return show(path)
 		}
 	}
 	return d.text(path)

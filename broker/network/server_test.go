@@ -359,7 +359,7 @@ func TestUpgradedConnectionCarriesFrames(t *testing.T) {
 		},
 	})
 	raw := s.dial(t)
-	c := &testClient{Conn: tls.Client(raw, &tls.Config{InsecureSkipVerify: true}), t: t} //nolint:gosec // a test's own certificate
+	c := &testClient{Conn: tls.Client(raw, &tls.Config{InsecureSkipVerify: true}), t: t}
 	for i := range int32(20) {
 		body := make([]byte, int(i)*20_000)
 		c.send(request(2*i, body), request(2*i+1, []byte("small")))

@@ -111,7 +111,7 @@ func (p *Pool) roundTrip(ctx context.Context, to Endpoint, key, version int16, b
 	return answer, nil
 }
 
-// conn returns the live connection to a node, dialling it when there is none.
+// conn returns the live connection to a node, dialing it when there is none.
 func (p *Pool) conn(ctx context.Context, to Endpoint) (*conn, error) {
 	p.mu.Lock()
 	if p.closed {
@@ -138,7 +138,7 @@ func (p *Pool) conn(ctx context.Context, to Endpoint) (*conn, error) {
 	case p.closed:
 		c.fail(ErrClosed)
 		return nil, ErrClosed
-	case other != nil && !other.dead(): // another request dialled meanwhile
+	case other != nil && !other.dead(): // another request dialed meanwhile
 		c.fail(errReplaced)
 		return other, nil
 	}

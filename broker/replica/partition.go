@@ -171,12 +171,6 @@ func (p *Partition) leader(clientEpoch int32) (*role, error) {
 	return r, nil
 }
 
-// replicaOf returns the role for a request that any replica may answer.
-func (p *Partition) replicaOf(clientEpoch int32) (*role, error) {
-	r := p.role.Load()
-	return r, checkEpoch(r, clientEpoch)
-}
-
 // checkEpoch compares the epoch of a request with ours (R4).
 func checkEpoch(r *role, clientEpoch int32) error {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -292,7 +293,7 @@ func TestDeleteRecordsMovesTheStartWithinTheHighWatermark(t *testing.T) {
 	p := newTestPartition(t, nil)
 	mustApply(t, p, alone(0))
 	for i := range 5 {
-		appendOne(t, p, false, fmt.Sprint(i))
+		appendOne(t, p, false, strconv.Itoa(i))
 	}
 	for _, c := range []struct {
 		offset, low int64

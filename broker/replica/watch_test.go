@@ -158,7 +158,7 @@ func TestNothingIsMissedBetweenLookingAndSubscribing(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			w, s := NewWaiter(), &Subscription{Bound: storage.UpToHighWatermark}
-			for next := int64(0); next < records; next++ {
+			for next := range int64(records) {
 				for {
 					turn := p.watch.turns.Load()
 					if p.State().HighWatermark > next {

@@ -152,7 +152,7 @@ func (l lineLogger) Write(p []byte) (int, error) {
 // a second under load.
 const ballastBytes = 32 << 20
 
-var ballast []byte
+var ballast []byte //nolint:unused // holding it is its use
 
 // tuneRuntime makes the heap small rather than the collector idle, unless the operator said otherwise: a broker
 // allocates little per request, and its memory is the page cache's to use.

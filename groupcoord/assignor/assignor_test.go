@@ -20,8 +20,6 @@ func topics(ids ...byte) map[protocol.UUID]struct{} {
 	return out
 }
 
-func ptr(s string) *string { return &s }
-
 func assign(t *testing.T, a Assignor, g Group) map[string]Assignment {
 	t.Helper()
 	out, err := a.Assign(g)
@@ -40,7 +38,7 @@ func equal(t *testing.T, got, want any) {
 
 func TestRangeLinesTopicsUp(t *testing.T) {
 	g := Group{
-		Members:    []Member{{ID: "b", Topics: topics(1, 2)}, {ID: "a", Topics: topics(1, 2)}, {ID: "z", InstanceID: ptr("i"), Topics: topics(1, 2)}},
+		Members:    []Member{{ID: "b", Topics: topics(1, 2)}, {ID: "a", Topics: topics(1, 2)}, {ID: "z", InstanceID: new("i"), Topics: topics(1, 2)}},
 		Partitions: map[protocol.UUID]int32{id(1): 7, id(2): 2},
 	}
 	got := assign(t, Range{}, g)

@@ -289,14 +289,13 @@ func (g *Group) validateMember(id string, instanceID *string) error {
 	return nil
 }
 
-func (g *Group) answerJoin(m *Member, resp *kmsg.JoinGroupResponse) bool {
+func (g *Group) answerJoin(m *Member, resp *kmsg.JoinGroupResponse) {
 	if m.join == nil {
-		return false
+		return
 	}
 	m.join(resp)
 	m.join = nil
 	g.awaitingJoin--
-	return true
 }
 
 func (g *Group) answerSync(m *Member, resp *kmsg.SyncGroupResponse) bool {

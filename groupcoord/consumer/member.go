@@ -44,7 +44,7 @@ func (o Owned) has(topic protocol.UUID, partition int32) bool {
 }
 
 func (o Owned) equal(p Owned) bool {
-	return maps.EqualFunc(o, p, func(a, b map[int32]int32) bool { return maps.Equal(a, b) })
+	return maps.EqualFunc(o, p, maps.Equal)
 }
 
 // plain drops the epochs.

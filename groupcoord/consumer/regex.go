@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -58,10 +59,7 @@ func (s *stepper) updateRegex(caller Caller) error {
 
 // patterns returns the patterns of the group after this step.
 func (s *stepper) patterns() []string {
-	counts := make(map[string]int)
-	for pattern, n := range s.group.subscribers.All() {
-		counts[pattern] = n
-	}
+	counts := maps.Collect(s.group.subscribers.All())
 	if s.before.Regex != "" {
 		if counts[s.before.Regex]--; counts[s.before.Regex] <= 0 {
 			delete(counts, s.before.Regex)

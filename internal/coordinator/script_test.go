@@ -168,7 +168,7 @@ func (s *script) run(d *datadriven.TestData) {
 	case "timer":
 		s.timer(p, time.Duration(arg(d, "ms", 1000))*time.Millisecond, d.Input)
 	case "sleep":
-		time.Sleep(time.Duration(arg(d, "ms", 1000)) * time.Millisecond) //nolint:forbidigo // the fake clock of synctest
+		time.Sleep(time.Duration(arg(d, "ms", 1000)) * time.Millisecond)
 	case "max-batch":
 		s.log.SetMaxBatchBytes(int32(arg(d, "bytes", 1<<20)))
 	case "log":

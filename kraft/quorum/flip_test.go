@@ -34,7 +34,7 @@ func TestFlippedBitsNeverGiveAWrongRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept[dir] = raw
-		n, err, problem := startFlipped(t, dir, nil)
+		n, problem, err := startFlipped(t, dir, nil)
 		if err != nil || problem != "" {
 			t.Fatal(err, problem)
 		}
@@ -45,7 +45,7 @@ func TestFlippedBitsNeverGiveAWrongRecord(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(try), 5))
 		dir := []string{"metadata", "plain"}[r.IntN(2)]
 		var flipped string
-		n, err, problem := startFlipped(t, dir, func(n *testNode) { flipped = flipOne(t, n, r) })
+		n, problem, err := startFlipped(t, dir, func(n *testNode) { flipped = flipOne(t, n, r) })
 		file, _, _ := strings.Cut(flipped, " ")
 		switch {
 		case problem != "":
@@ -68,7 +68,7 @@ func TestFlippedBitsNeverGiveAWrongRecord(t *testing.T) {
 }
 
 // startFlipped starts a node on a damaged copy of a directory.
-func startFlipped(t *testing.T, dir string, damage func(n *testNode)) (n *testNode, err error, problem string) { //nolint:revive // the problem is the test's
+func startFlipped(t *testing.T, dir string, damage func(n *testNode)) (n *testNode, problem string, err error) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
@@ -84,7 +84,7 @@ func startFlipped(t *testing.T, dir string, damage func(n *testNode)) (n *testNo
 	if damage != nil {
 		damage(n)
 	}
-	return n, c.start(1), ""
+	return n, "", c.start(1)
 }
 
 // flipOne flips one to three bits of a file.

@@ -57,8 +57,7 @@ func read[T any](fsys vfs.FS, path string, parse func(b []byte) (T, error)) (T, 
 		return none, err
 	}
 	v, err := parse(b)
-	var syntax *SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*SyntaxError](err); ok {
 		syntax.Path = path
 	}
 	return v, err

@@ -126,7 +126,7 @@ func formatQuorumState(s QuorumState) []byte {
 	if s.Version == 0 {
 		id, err := json.Marshal(s.ClusterID)
 		if err != nil {
-			panic(err) // a string can always be marshalled
+			panic(err) // a string can always be marshaled
 		}
 		b = append(append(append(b, `"clusterId":`...), id...), ',')
 	}

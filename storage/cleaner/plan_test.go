@@ -36,7 +36,7 @@ func parseSegments(t *testing.T, input string) []scripted {
 	var list []scripted
 	for line := range strings.Lines(input) {
 		s := scripted{newest: -1, first: -1}
-		for _, f := range strings.Fields(line) {
+		for f := range strings.FieldsSeq(line) {
 			name, text, _ := strings.Cut(f, "=")
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +22,7 @@ func dirtyLog(t *testing.T, fsys vfs.FS, name string, n, valueBytes int) *fakeLo
 	t.Helper()
 	l := newFakeLog(t, fsys, name)
 	for i := range n {
-		l.add(keyed(record.BuilderOptions{}, 1, "a="+strings.Repeat(fmt.Sprint(i%10), valueBytes)))
+		l.add(keyed(record.BuilderOptions{}, 1, "a="+strings.Repeat(strconv.Itoa(i%10), valueBytes)))
 	}
 	l.roll()
 	return l

@@ -3,6 +3,7 @@ package producer
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -189,7 +190,7 @@ func (s *script) verify(d *datadriven.TestData) string {
 func (s *script) offsets() string {
 	unstable := "none"
 	if offset, ok := s.m.FirstUnstableOffset(); ok {
-		unstable = fmt.Sprint(offset)
+		unstable = strconv.FormatInt(offset, 10)
 	}
 	return fmt.Sprintf("map end %d, first unstable %s\n", s.m.MapEndOffset(), unstable)
 }

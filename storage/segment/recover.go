@@ -115,7 +115,7 @@ func (v *validator) next() (record.Batch, int64, error) {
 	}
 	if err != nil {
 		v.damage = err
-		return nil, 0, nil
+		return nil, 0, nil //nolint:nilerr // damage ends the scan; it is no failure of it
 	}
 	var b record.Batch
 	if size <= recoverBufferBytes {
@@ -137,7 +137,7 @@ func (v *validator) next() (record.Batch, int64, error) {
 		v.damage = v.checkOffsets(b)
 	}
 	if v.damage != nil {
-		return nil, 0, nil
+		return nil, 0, nil //nolint:nilerr // damage ends the scan; it is no failure of it
 	}
 	position := v.at
 	v.last = b.LastOffset()

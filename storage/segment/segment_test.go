@@ -159,8 +159,18 @@ func TestTimestampSearchIsExactInsideBatches(t *testing.T) {
 		must(t, s.Append(b.Bytes()))
 	}
 	for _, c := range []struct{ millis, low, want int64 }{
-		{0, 0, 0}, {6, 0, 1}, {100, 0, 1}, {101, 0, 4}, {201, 0, 6}, {1101, 0, 10}, {2200, 0, 16}, {2201, 0, -1},
-		{0, 5, 5}, {100, 2, 3}, {100, 5, 6}, {2000, 17, 17},
+		{0, 0, 0},
+		{6, 0, 1},
+		{100, 0, 1},
+		{101, 0, 4},
+		{201, 0, 6},
+		{1101, 0, 10},
+		{2200, 0, 16},
+		{2201, 0, -1},
+		{0, 5, 5},
+		{100, 2, 3},
+		{100, 5, 6},
+		{2000, 17, 17},
 	} {
 		f, ok, err := s.OffsetForTimestamp(c.millis, c.low, s.SizeBytes(), record.Limits{})
 		must(t, err)
@@ -346,8 +356,15 @@ func TestAbortedTransactionsAreCollectedUntilNoneCanFollow(t *testing.T) {
 			want     []int64
 			complete bool
 		}{
-			{0, 100, []int64{1, 2, 3}, false}, {0, 32, []int64{1, 2, 3}, false}, {0, 31, []int64{1, 2, 3}, true}, {0, 18, []int64{1, 2}, true}, {0, 16, []int64{1, 2}, true},
-			{0, 5, []int64{1}, true}, {11, 31, []int64{2, 3}, true}, {16, 18, nil, true}, {31, 40, nil, false},
+			{0, 100, []int64{1, 2, 3}, false},
+			{0, 32, []int64{1, 2, 3}, false},
+			{0, 31, []int64{1, 2, 3}, true},
+			{0, 18, []int64{1, 2}, true},
+			{0, 16, []int64{1, 2}, true},
+			{0, 5, []int64{1}, true},
+			{11, 31, []int64{2, 3}, true},
+			{16, 18, nil, true},
+			{31, 40, nil, false},
 		} {
 			found, complete, err := s.CollectAborted(nil, c.from, c.to)
 			must(t, err)

@@ -11,7 +11,7 @@ func sendfile(dstFd, srcFd uintptr, position int64, n int) (int, error) {
 	for {
 		sent, err := unix.Sendfile(int(dstFd), int(srcFd), &position, n)
 		switch {
-		case err == unix.EINTR: //nolint:errorlint // a system call's own error
+		case err == unix.EINTR:
 			continue
 		case err == nil && sent == 0:
 			return 0, io.ErrUnexpectedEOF // the file is shorter than promised

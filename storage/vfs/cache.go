@@ -88,7 +88,7 @@ type Handle struct {
 	// All below is guarded by cache.mu.
 	name   string
 	file   File    // nil when not open
-	newer  *Handle // neighbours among the idle ones,
+	newer  *Handle // neighbors among the idle ones,
 	older  *Handle // set exactly when file != nil and pins == 0
 	pins   int
 	dirty  bool // written since the last successful Sync

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -210,7 +211,7 @@ func TestConcurrentUsersShareDescriptorsOfRealFiles(t *testing.T) {
 	cache := NewCache(counting, 3)
 	var hs []*Handle
 	for i := range 12 {
-		name := filepath.Join(dir, fmt.Sprint(i))
+		name := filepath.Join(dir, strconv.Itoa(i))
 		must(t, WriteFile(counting, name, []byte{byte(i)}))
 		hs = append(hs, cache.Handle(name))
 	}

@@ -88,7 +88,7 @@ func (realFS) DiskUsage(dir string) (totalBytes, usableBytes int64, err error) {
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	blockBytes := int64(st.Bsize)
+	blockBytes := st.Bsize
 	return int64(st.Blocks) * blockBytes, int64(st.Bavail) * blockBytes, nil
 }
 
