@@ -48,5 +48,8 @@ func nodeProperties(port, controllerPort int, logDir string) Properties {
 		"share.coordinator.state.topic.replication.factor": "1",
 		"share.coordinator.state.topic.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":                 "0",
+		// Many tests write records of 1970. Retention would delete them half a minute after each broker's start, which
+		// is not the same moment on both.
+		"log.initial.task.delay.ms": "3600000",
 	}
 }
