@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -113,7 +112,7 @@ func twins(t *testing.T, p harness.Properties, topics map[string]int32) (gregor,
 }
 
 func TestRandomRequestsGetKafkasAnswers(t *testing.T) {
-	seed := setting(t, seedVariable, time.Now().UnixNano()%1_000_000)
+	seed := setting(t, seedVariable, defaultSeed)
 	gregor, kafka, ids := twins(t, longTimers, randomTopics)
 	for round := range setting(t, roundsVariable, 3) {
 		t.Run(fmt.Sprintf("seed%d", seed+round), func(t *testing.T) {
@@ -121,6 +120,9 @@ func TestRandomRequestsGetKafkasAnswers(t *testing.T) {
 		})
 	}
 }
+
+// defaultSeed makes the default run the same everywhere; other seeds look further.
+const defaultSeed = 2001
 
 func playRandom(t *testing.T, seed int64, ids map[string][16]byte, nodes ...*harness.Node) {
 	t.Helper()
