@@ -227,8 +227,10 @@ func canonical(k *configdef.Key, text string) *string {
 
 // broker adds every key of this broker.
 func (d *describer) broker(img *image.Image, id int32) {
-	for k := range d.listed(configdef.Broker()) {
-		if k.UpdateMode == configdef.DynamicOnly {
+	for k := range configdef.Broker().All() {
+		// An internal key that the file sets is listed too, as in Kafka.
+		_, set := d.cfg.Static(k.Name)
+		if k.UpdateMode == configdef.DynamicOnly || k.Internal && !set || !d.wants(k.Name) {
 			continue
 		}
 		v, _ := d.cfg.Lookup(k.Name)
