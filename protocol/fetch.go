@@ -99,17 +99,19 @@ func (f *FetchRequest) Decode(version int16, body []byte) error {
 }
 
 func (f *FetchRequest) decodeTag(tag uint32, payload *reader) bool {
-	switch {
-	case tag == 0:
+	switch tag {
+	case 0:
 		if n := payload.length(false); n >= 0 {
 			f.clusterID = aliasString(payload.take(n))
 			f.ClusterID = &f.clusterID
 		} else {
 			f.ClusterID = nil
 		}
-	case tag == 1 && f.Version >= 15:
-		f.ReplicaID, f.ReplicaEpoch = payload.int32(), payload.int64()
-		payload.tags(nil)
+	case 1:
+		if payload.validFrom(15, f.Version) {
+			f.ReplicaID, f.ReplicaEpoch = payload.int32(), payload.int64()
+			payload.tags(nil)
+		}
 	default:
 		return false
 	}
@@ -184,11 +186,15 @@ func (p *FetchPartition) decode(r *reader, version int16) {
 		return
 	}
 	r.tags(func(tag uint32, payload *reader) bool {
-		switch {
-		case tag == 0 && version >= 17:
-			p.ReplicaDirectoryID = payload.uuid()
-		case tag == 1 && version >= 18:
-			p.HighWatermark = payload.int64()
+		switch tag {
+		case 0:
+			if payload.validFrom(17, version) {
+				p.ReplicaDirectoryID = payload.uuid()
+			}
+		case 1:
+			if payload.validFrom(18, version) {
+				p.HighWatermark = payload.int64()
+			}
 		default:
 			return false
 		}

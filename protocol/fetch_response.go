@@ -200,11 +200,10 @@ func (f *FetchResponse) Decode(version int16, body []byte) error {
 		r.tags(nil)
 	}
 	r.tags(func(tag uint32, payload *reader) bool {
-		if tag != 0 || version < 16 {
-			return false
+		if tag == 0 && payload.validFrom(16, version) {
+			f.NodeEndpoints = payload.nodeEndpoints()
 		}
-		f.NodeEndpoints = payload.nodeEndpoints()
-		return true
+		return tag == 0
 	})
 	return r.err
 }

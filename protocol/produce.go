@@ -247,11 +247,10 @@ func (p *ProduceResponse) Decode(version int16, body []byte) error {
 	}
 	p.ThrottleMillis = r.int32()
 	r.tags(func(tag uint32, payload *reader) bool {
-		if tag != 0 || version < 10 {
-			return false
+		if tag == 0 && payload.validFrom(10, version) {
+			p.NodeEndpoints = payload.nodeEndpoints()
 		}
-		p.NodeEndpoints = payload.nodeEndpoints()
-		return true
+		return tag == 0
 	})
 	return r.err
 }
@@ -272,11 +271,10 @@ func (p *ProducePartitionResponse) decode(r *reader, version int16) {
 		p.ErrorMessage = r.nullableString()
 	}
 	r.tags(func(tag uint32, payload *reader) bool {
-		if tag != 0 || version < 10 {
-			return false
+		if tag == 0 && payload.validFrom(10, version) {
+			p.CurrentLeader = payload.leader()
 		}
-		p.CurrentLeader = payload.leader()
-		return true
+		return tag == 0
 	})
 }
 

@@ -245,6 +245,15 @@ func skipTags(buf []byte) ([]byte, error) {
 	return r.buf, r.err
 }
 
+// validFrom refuses a tag that is known, but only in later versions: Kafka does
+// not skip it as it skips an unknown one ("Tag 0 is not valid for version 16").
+func (r *reader) validFrom(first, version int16) bool {
+	if version < first {
+		r.fail("not valid for version %d, but from %d on", version, first)
+	}
+	return r.err == nil
+}
+
 // aliasString returns a string over b's memory.
 func aliasString(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // b is part of a frame that is not changed while it is in use

@@ -149,6 +149,7 @@ const (
 	opStringArray               // array of text
 	opStructArray               // array of elem
 	opStruct                    // elem in place
+	opWrongTag                  // a tagged field of other versions, which Kafka refuses
 )
 
 // op is one step: a field, or several of fixed size.
@@ -204,17 +205,13 @@ func (c *schemaCompiler) compile(fields []*fieldText) *structSchema {
 	layout := structLayout{}
 	for _, f := range fields {
 		layout.add(f)
-		if !f.versions.has(c.version) {
+		if c.flex && f.tagged != noVersions {
+			s.addTag(f.tag, c.tagged(f))
+		}
+		if !f.versions.has(c.version) || f.tagged.has(c.version) {
 			continue
 		}
 		o := c.field(f)
-		if f.tagged.has(c.version) {
-			if s.tags == nil {
-				s.tags = map[uint32]*op{}
-			}
-			s.tags[f.tag] = &o
-			continue
-		}
 		s.wireBytes += c.wireBytes(&o)
 		if last := len(s.ops) - 1; o.kind == opSkip && last >= 0 && s.ops[last].kind == opSkip {
 			s.ops[last].size += o.size
@@ -227,6 +224,24 @@ func (c *schemaCompiler) compile(fields []*fieldText) *structSchema {
 	}
 	s.goBytes = layout.size()
 	return s
+}
+
+func (s *structSchema) addTag(tag uint32, o *op) {
+	if s.tags == nil {
+		s.tags = map[uint32]*op{}
+	}
+	s.tags[tag] = o
+}
+
+// tagged returns the step of a tagged field. In a version that does not have
+// the field its tag is not an unknown one to be skipped: Kafka's generated code
+// refuses it ("Tag 0 is not valid for version 16").
+func (c *schemaCompiler) tagged(f *fieldText) *op {
+	if !f.versions.has(c.version) || !f.tagged.has(c.version) {
+		return &op{kind: opWrongTag, name: f.name}
+	}
+	o := c.field(f)
+	return &o
 }
 
 func (c *schemaCompiler) field(f *fieldText) op {

@@ -60,6 +60,8 @@ func (w *walker) walkOp(o *op) {
 			w.take1(o.elem.goBytes)
 		}
 		w.walkStruct(o.elem)
+	case opWrongTag:
+		w.fail("tagged field %s is not valid for this version", o.name)
 	default:
 		w.walkArray(o)
 	}
