@@ -330,6 +330,7 @@ func assignmentBytes(text string) []byte {
 	if !ok {
 		return []byte(text)
 	}
+	partitions, userData, hasUserData := strings.Cut(partitions, ";")
 	t := kmsg.NewConsumerMemberAssignmentTopic()
 	t.Topic = topic
 	for p := range strings.SplitSeq(partitions, ",") {
@@ -338,6 +339,9 @@ func assignmentBytes(text string) []byte {
 	}
 	a := kmsg.NewConsumerMemberAssignment()
 	a.Topics = append(a.Topics, t)
+	if hasUserData {
+		a.UserData = []byte(userData)
+	}
 	return a.AppendTo(nil)
 }
 

@@ -353,7 +353,8 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 				return cannotUpgrade(g.ID, "the embedded consumer protocol is malformed")
 			}
 			if len(a.UserData) > 0 {
-				return cannotUpgrade(g.ID, "an unsupported custom assignor is in use")
+				return cannotUpgrade(g.ID, "an unsupported custom assignor is in use. "+
+					"Please refer to the documentation or switch to a default assignor before re-attempting the upgrade")
 			}
 			for _, tp := range a.AssignedPartitions {
 				if t, ok := topics.ByName(tp.Topic); ok {
