@@ -123,3 +123,33 @@ func TestSegmentio(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// TestTransactionalProducerIsTurnedAwayAtOnce: this broker coordinates no transactions yet. A client must hear that as a
+// final error, not retry until its time is up, and a plain idempotent producer beside it goes on.
+func TestTransactionalProducerIsTurnedAwayAtOnce(t *testing.T) {
+	n := harness.Shared(t, harness.Gregor)
+	wire.CreateTopic(t, n, "no-transactions", 1)
+	ctx := bounded(t)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(n.Addr), kgo.DefaultProduceTopic("no-transactions"), kgo.TransactionalID("mover"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	began := time.Now()
+	if err = cl.BeginTransaction(); err == nil {
+		err = cl.ProduceSync(ctx, kgo.StringRecord("v")).FirstErr()
+	}
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("after %v: %v", time.Since(began), err)
+	}
+	t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
+	plain, err := kgo.NewClient(kgo.SeedBrokers(n.Addr), kgo.DefaultProduceTopic("no-transactions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	r, err := plain.ProduceSync(ctx, kgo.StringRecord("v")).First()
+	if err != nil || r.Offset != 0 {
+		t.Errorf("offset %d, %v", r.Offset, err)
+	}
+}
