@@ -79,11 +79,9 @@ func scramRecord(m scramMechanism, values map[string]string) (*metadata.UserScra
 	if err != nil {
 		return nil, err
 	}
-	iterations := int64(controller.MinScramIterations)
-	if text, ok := take(values, "iterations"); ok {
-		if iterations, err = strconv.ParseInt(text, 10, 32); err != nil {
-			return nil, formatError("Failed to parse iterations count: %s", text)
-		}
+	iterations, err := scramIterations(values)
+	if err != nil {
+		return nil, err
 	}
 	password, hasPassword := take(values, "password")
 	saltedText, hasSalted := take(values, "saltedpassword")
@@ -99,16 +97,11 @@ func scramRecord(m scramMechanism, values map[string]string) (*metadata.UserScra
 			return nil, formatError("Failed to decode given saltedPassword: %s", saltedText)
 		}
 	}
-	switch {
-	case len(values) > 0:
-		return nil, formatError("Unknown SCRAM configurations: %s",
-			strings.Join(slices.Sorted(maps.Keys(values)), ", "))
-	case iterations < controller.MinScramIterations:
-		return nil, formatError("The 'iterations' value must be >= %d for add-scram using %s",
-			controller.MinScramIterations, m.name)
-	case iterations > controller.MaxScramIterations:
-		return nil, formatError("The 'iterations' value must be <= %d for add-scram using %s",
-			controller.MaxScramIterations, m.name)
+	if len(values) > 0 {
+		return nil, formatError("Unknown SCRAM configurations: %s", strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+	}
+	if err := m.checkIterations(iterations); err != nil {
+		return nil, err
 	}
 	if salt == nil {
 		salt = randomSalt()
@@ -119,6 +112,29 @@ func scramRecord(m scramMechanism, values map[string]string) (*metadata.UserScra
 		}
 	}
 	return controller.ScramRecord(user, int8(m.code), salt, salted, int32(iterations)), nil
+}
+
+// scramIterations takes the count that is asked for, or the least one.
+func scramIterations(values map[string]string) (int64, error) {
+	text, ok := take(values, "iterations")
+	if !ok {
+		return controller.MinScramIterations, nil
+	}
+	iterations, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, formatError("Failed to parse iterations count: %s", text)
+	}
+	return iterations, nil
+}
+
+func (m scramMechanism) checkIterations(iterations int64) error {
+	switch {
+	case iterations < controller.MinScramIterations:
+		return formatError("The 'iterations' value must be >= %d for add-scram using %s", controller.MinScramIterations, m.name)
+	case iterations > controller.MaxScramIterations:
+		return formatError("The 'iterations' value must be <= %d for add-scram using %s", controller.MaxScramIterations, m.name)
+	}
+	return nil
 }
 
 func scramSalt(values map[string]string) ([]byte, error) {

@@ -126,6 +126,15 @@ func (h *alterConfigs) checkBroker(a *alteration) error {
 			return invalid("Unexpected broker id, expected %d, but received %s", h.node.ID, a.name)
 		}
 	}
+	if err := a.checkBrokerKeys(); err != nil {
+		return err
+	}
+	return h.checkWhole(a)
+}
+
+// checkBrokerKeys checks, in the order of Kafka's checks, that the keys can be altered at run time, and here, and that
+// their values can be parsed.
+func (a *alteration) checkBrokerKeys() error {
 	var fixed, unprefixed, perBroker []string
 	for _, key := range a.keys {
 		k := config.KeyOf(key)
@@ -146,19 +155,28 @@ func (h *alterConfigs) checkBroker(a *alteration) error {
 	case len(unprefixed) > 0:
 		return invalid("These security configs can be dynamically updated only per-listener using the listener prefix: [%s]", strings.Join(unprefixed, ", "))
 	}
-	for _, key := range a.keys {
-		if text, ok := a.texts[key]; ok {
-			if k := config.KeyOf(key); k != nil {
-				if _, err := k.Parse(text); err != nil {
-					return invalid("%s", err)
-				}
-			}
-		}
+	if err := a.checkTexts(); err != nil {
+		return err
 	}
 	if len(perBroker) > 0 {
 		return invalid("Cannot update these configs at default cluster level, broker id must be specified: [%s]", strings.Join(perBroker, ", "))
 	}
-	return h.checkWhole(a)
+	return nil
+}
+
+// checkTexts parses the values of the keys that are known.
+func (a *alteration) checkTexts() error {
+	for _, key := range a.keys {
+		text, ok := a.texts[key]
+		k := config.KeyOf(key)
+		if !ok || k == nil {
+			continue
+		}
+		if _, err := k.Parse(text); err != nil {
+			return invalid("%s", err)
+		}
+	}
+	return nil
 }
 
 // checkWhole checks that the broker's configs still fit together after the alteration.

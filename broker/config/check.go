@@ -133,7 +133,12 @@ func (c *Config) checkRoles() error {
 	case !n.Broker && slices.ContainsFunc(l.All, func(x Listener) bool { return !x.Controller }):
 		return c.errorAt("listeners", fmt.Sprintf("with process.roles=controller every listener must be in controller.listener.names (%s)", strings.Join(l.ControllerNames, ", ")))
 	}
-	for _, x := range l.All {
+	return c.checkProtocols()
+}
+
+// checkProtocols refuses listeners that promise what is not there.
+func (c *Config) checkProtocols() error {
+	for _, x := range c.Listeners.All {
 		if x.Protocol != "PLAINTEXT" {
 			return c.errorAt("listeners", fmt.Sprintf("listener %s uses %s: Gregor does not authenticate or encrypt yet, and to open it without would be unsafe", x.Name, x.Protocol))
 		}

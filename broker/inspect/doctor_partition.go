@@ -172,9 +172,21 @@ func (c *partitionCheck) segment(i int, base int64) bool {
 	if c.d.Deep || recovering {
 		from = 0
 	}
-	next, positions := base, map[int64]int64{}
-	var bad error
-	badAt, end := int64(-1), from
+	positions, badAt, bad := c.batches(name, base, from)
+	if bad != nil {
+		return c.damaged(name, bad, badAt, size, recovering, last)
+	}
+	if c.d.Deep && !recovering {
+		c.deepIndex(base, positions)
+	}
+	return true
+}
+
+// batches reads the batches of a segment from a position on. It returns the last offset of each by its position, and
+// what is wrong with the first bad one and where that is.
+func (c *partitionCheck) batches(name string, base, from int64) (positions map[int64]int64, badAt int64, bad error) {
+	positions = map[int64]int64{}
+	next, end := base, from
 	err := c.d.scan(c.path(name), from, func(b record.Batch, at int64) bool {
 		switch {
 		case b.LastOffset() < next && at > from:
@@ -192,13 +204,7 @@ func (c *partitionCheck) segment(i int, base int64) bool {
 	if bad == nil && err != nil {
 		bad, badAt = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("position %d: ", end))), end
 	}
-	if bad != nil {
-		return c.damaged(name, bad, badAt, size, recovering, last)
-	}
-	if c.d.Deep && !recovering {
-		c.deepIndex(base, positions)
-	}
-	return true
+	return positions, badAt, bad
 }
 
 // damaged reports a bad batch and tells whether the log goes on after it.
