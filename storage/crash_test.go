@@ -236,7 +236,7 @@ func checkProducers(l *Log, batches []byte) error {
 	if err != nil {
 		return err
 	}
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		if _, err := applyBatch(replayed, b); err != nil {
 			return err
 		}

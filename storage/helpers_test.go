@@ -155,7 +155,7 @@ func contents(t testing.TB, l *Log, upTo Bound) []byte {
 			return all
 		}
 		must(t, err)
-		for batch := range record.Batches(b) {
+		for batch := range record.Validated(b) {
 			at = batch.NextOffset()
 		}
 		all = append(all, b...)

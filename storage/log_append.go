@@ -64,7 +64,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 	}
 	w := &l.w
 	if o.Origin == FromClient {
-		for b := range record.Batches(batches) {
+		for b := range record.Validated(batches) {
 			if original, ok := w.producers.Duplicate(b); ok {
 				return AppendInfo{
 					FirstOffset: original.FirstOffset(), LastOffset: original.LastOffset, MaxTimestamp: original.Timestamp,
@@ -77,7 +77,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 		return none, err
 	}
 	next := w.logEnd
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		if b.Magic() < 2 || b.LastOffsetDelta() < 0 {
 			return none, fmt.Errorf("%w: message format %d, last offset delta %d", ErrCorrupt, b.Magic(), b.LastOffsetDelta())
 		}
@@ -214,7 +214,7 @@ func fitting(batches []byte, limit int) int {
 		return len(batches)
 	}
 	n := 0
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		if n > 0 && n+len(b) > limit {
 			break
 		}
@@ -229,7 +229,7 @@ func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, aloneI
 	w := &l.w
 	p := w.producers.Prepare(o)
 	var completed []producer.CompletedTxn
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		txn, err := p.Check(b)
 		if err != nil {
 			return err
@@ -288,7 +288,7 @@ func (l *Log) completeTxn(txn producer.CompletedTxn) error {
 
 func (l *Log) assignEpochs(batches []byte) error {
 	newest := l.epochs.latest()
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		switch {
 		case b.Magic() >= 2:
 			if b.LeaderEpoch() == newest || b.LeaderEpoch() < 0 {

@@ -25,7 +25,7 @@ func TestTruncationWithinABatchRemovesItAndEndsWhereAsked(t *testing.T) {
 		t.Fatalf("appended at %d", info.FirstOffset)
 	}
 	var offsets []int64
-	for b := range record.Batches(contents(t, l, UpToLogEnd)) {
+	for b := range record.Validated(contents(t, l, UpToLogEnd)) {
 		offsets = append(offsets, b.BaseOffset(), b.LastOffset())
 	}
 	if !slices.Equal(offsets, []int64{0, 2, 5, 5}) {

@@ -256,7 +256,7 @@ func (m *modelMachine) checkAll(t *rapid.T) {
 			break
 		}
 		m.must(err)
-		for batch := range record.Batches(b) {
+		for batch := range record.Validated(b) {
 			at = batch.NextOffset()
 		}
 		got = append(got, b...)

@@ -51,7 +51,7 @@ func clean(t *testing.T, l *Log) (cleaned *segment.Segment, old []*segment.Segme
 
 func baseOffsets(batches []byte) []int64 {
 	var list []int64
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		list = append(list, b.BaseOffset())
 	}
 	return list

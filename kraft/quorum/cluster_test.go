@@ -344,7 +344,7 @@ func (c *cluster) verify(n *testNode) {
 		if err != nil {
 			c.t.Fatalf("node %d: offset %d: %v", n.id, n.checked, err)
 		}
-		for batch := range record.Batches(b) {
+		for batch := range record.Validated(b) {
 			if batch.LastOffset() >= s.highWatermark {
 				c.committedEnd = max(c.committedEnd, s.highWatermark)
 				if batch.BaseOffset() < s.highWatermark {
@@ -384,7 +384,7 @@ func (n *testNode) dump(from int64) string {
 		if err != nil {
 			return out.String() + err.Error() + "\n"
 		}
-		for batch := range record.Batches(b) {
+		for batch := range record.Validated(b) {
 			fmt.Fprintln(&out, describeBatch(batch))
 			offset = batch.NextOffset()
 		}

@@ -53,7 +53,7 @@ func TestDamageBelowTheSnapshotIsNoTornWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshotEnd := 0
-	for b := range record.Batches(whole) {
+	for b := range record.Validated(whole) {
 		if b.BaseOffset() < 8 {
 			snapshotEnd += len(b)
 		}

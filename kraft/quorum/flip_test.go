@@ -117,7 +117,7 @@ func flipOne(t *testing.T, n *testNode, r *rand.Rand) string {
 func compareFlipped(t *testing.T, n *testNode, kept []byte, topics []string) string {
 	t.Helper()
 	var before []record.Batch
-	for b := range record.Batches(kept) {
+	for b := range record.Validated(kept) {
 		before = append(before, b)
 	}
 	const covered = 21 // what the CRC covers

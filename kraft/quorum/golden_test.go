@@ -69,7 +69,7 @@ func readLog(t testing.TB, n *testNode, from int64) []byte {
 			t.Fatal(err)
 		}
 		out = append(out, b...)
-		for batch := range record.Batches(b) {
+		for batch := range record.Validated(b) {
 			from = batch.NextOffset()
 		}
 	}

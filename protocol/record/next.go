@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"io"
 	"iter"
+
+	"gregor/internal/invariants"
 )
 
 // Next cuts the first batch off buf. It checks sizes and the magic, not the CRC. It returns io.EOF when buf is empty,
@@ -65,6 +67,21 @@ func Batches(buf []byte) iter.Seq2[Batch, error] {
 				return
 			}
 			buf = rest
+		}
+	}
+}
+
+// Validated iterates over the batches of buf, which Batches or Next went through before without an error.
+func Validated(buf []byte) iter.Seq[Batch] {
+	return func(yield func(Batch) bool) {
+		for b, err := range Batches(buf) {
+			if err != nil {
+				invariants.Assertf(false, "batches that were validated: %v", err)
+				return
+			}
+			if !yield(b) {
+				return
+			}
 		}
 	}
 }

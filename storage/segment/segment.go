@@ -225,7 +225,7 @@ func (s *Segment) index(batches []byte, start int64) error {
 		s.tail.Store(t)
 	}
 	before, position := largest, start
-	for b := range record.Batches(batches) {
+	for b := range record.Validated(batches) {
 		if position == 0 {
 			s.first.Store(b.MaxTimestamp())
 		}
