@@ -78,7 +78,7 @@ compat: tools ## run the binary against other people's clients and a real Kafka
 
 # In CI a missing tool fails the tests that need it; elsewhere they are left out, and this says so.
 tools:
-	@for tool in kcat:kcat java:openjdk-17-jdk-headless javac:openjdk-17-jdk-headless mvn:maven strace:strace losetup:mount mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs; do \
+	@for tool in kcat:kcat java:openjdk-17-jdk-headless javac:openjdk-17-jdk-headless mvn:maven strace:strace python3:python3-venv node:nodejs npm:npm losetup:mount mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs; do \
 		command -v "$${tool%%:*}" >/dev/null || echo "SKIPPED: the tests that need $${tool%%:*} (apt-get install $${tool#*:})"; \
 	done
 

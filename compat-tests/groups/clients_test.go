@@ -2,8 +2,10 @@ package groups
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -265,14 +267,26 @@ func (m *program) pause()  { _ = m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *program) resume() { _ = m.cmd.Process.Signal(syscall.SIGCONT) }
 
 func runProgram(p *place, name string, args ...string) roller {
-	m := &program{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	return runCommand(p, exec.Command(name, args...))
+}
+
+func runCommand(p *place, cmd *exec.Cmd) roller {
+	m := &program{cmd: cmd, done: make(chan struct{})}
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	var complaints bytes.Buffer
+	m.cmd.Stderr = &complaints
 	if err := m.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			<-m.done
+			p.t.Logf("%s: %v\n%s", m.cmd.Args, m.cmd.ProcessState, complaints.String())
+		}
+	})
 	p.t.Cleanup(func() { _ = m.cmd.Process.Kill() })
 	go func() {
 		defer close(m.done)
@@ -308,4 +322,21 @@ func javaConsole(properties ...string) start {
 		}
 		return runProgram(p, "java", args...)
 	}
+}
+
+// static makes each member with its name as the id of its instance.
+func static(of func(instance string) start) start {
+	return func(p *place, name string) roller { return of(name)(p, name) }
+}
+
+// aiokafkaMember is a member of aiokafka.
+func aiokafkaMember(p *place, name string) roller {
+	return runProgram(p, harness.AIOKafka(p.t), "testdata/aiokafka_member.py", p.addr, p.group, p.topic, name)
+}
+
+// kafkajsMember is a member of kafkajs.
+func kafkajsMember(p *place, name string) roller {
+	cmd := exec.Command("node", "testdata/kafkajs_member.js", p.addr, p.group, p.topic, name)
+	cmd.Env = append(os.Environ(), "NODE_PATH="+harness.KafkaJS(p.t))
+	return runCommand(p, cmd)
 }

@@ -23,19 +23,7 @@ var libs = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(libsVariable); dir != "" {
 		return filepath.Abs(dir)
 	}
-	cache := os.Getenv(cacheVariable)
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(user, "gregor-compat")
-	}
-	dir := filepath.Join(cache, "kafka-"+KafkaVersion)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	unlock, err := lockFile(filepath.Join(dir, ".lock"))
+	dir, unlock, err := cached("kafka-" + KafkaVersion)
 	if err != nil {
 		return "", err
 	}
@@ -58,6 +46,24 @@ var libs = sync.OnceValues(func() (string, error) {
 	}
 	return jars, nil
 })
+
+// cached is a directory outside of the source tree for what is fetched; it is locked until unlock is called.
+func cached(name string) (dir string, unlock func(), err error) {
+	cache := os.Getenv(cacheVariable)
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", nil, err
+		}
+		cache = filepath.Join(user, "gregor-compat")
+	}
+	dir = filepath.Join(cache, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	unlock, err = lockFile(filepath.Join(dir, ".lock"))
+	return dir, unlock, err
+}
 
 // lockFile keeps several test processes from fetching at the same time.
 func lockFile(path string) (unlock func(), err error) {

@@ -13,6 +13,10 @@ var packages = map[string]string{
 	"javac":  "apt-get install openjdk-17-jdk-headless",
 	"mvn":    "apt-get install maven",
 	"strace": "apt-get install strace",
+	// Clients.
+	"python3": "apt-get install python3-venv",
+	"node":    "apt-get install nodejs",
+	"npm":     "apt-get install npm",
 	// The power cuts.
 	"losetup":   "apt-get install mount",
 	"mkfs.ext4": "apt-get install e2fsprogs",
