@@ -63,6 +63,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s), FUZZJOBS (2) at a time
 
 lint: $(GOLANGCI) ## run golangci-lint at its pinned version
 	GOLANGCI_LINT_CACHE='$(CACHE)/golangci' $(GOLANGCI) run ./...
+	cd compat-tests && GOLANGCI_LINT_CACHE='$(CACHE)/golangci' $(GOLANGCI) run ./...
 
 $(GOLANGCI):
 	GOBIN='$(dir $@)' GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -39,7 +39,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		c := wire.Dial(t, n.Addr)
 		resp, closed := c.Try(wire.ProduceRequest(12, topic, 0, -1, wire.NewBatch(wire.None, wire.Record{Timestamp: 1, Value: value}).Encode()))
 		_ = c.Close()
-		if closed || resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode != 0 { //nolint:errcheck,forcetypeassert // a test
+		if closed || resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode != 0 {
 			break
 		}
 		acknowledged++

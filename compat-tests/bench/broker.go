@@ -125,12 +125,18 @@ func properties(port, controllerPort int, logDir string) string {
 
 func freePorts(n int) ([]int, error) {
 	var ports []int
+	var held []net.Listener // until all are found, so that none is found twice
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }()
+		held = append(held, l)
 		a, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
 			return nil, errors.New("no TCP address")

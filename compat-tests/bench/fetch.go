@@ -75,13 +75,13 @@ func endsOf(ctx context.Context, x *broker, topic string, partitions int32) (end
 func checkFetched(answer []byte) error {
 	const code = 4 + 1 + 4 // after the correlation id, the tags of the header and the throttle time
 	if len(answer) < code+2 {
-		return fmt.Errorf("Fetch answers % x", answer)
+		return fmt.Errorf("answer to Fetch: % x", answer)
 	}
 	if err := kerr.ErrorForCode(int16(binary.BigEndian.Uint16(answer[code:]))); err != nil {
 		return err
 	}
 	if len(answer) < 1<<10 {
-		return fmt.Errorf("Fetch answers %d bytes, without the record", len(answer))
+		return fmt.Errorf("answer to Fetch of %d bytes, without the record", len(answer))
 	}
 	return nil
 }

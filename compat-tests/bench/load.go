@@ -51,15 +51,24 @@ func (r *result) cpuPerRequest() time.Duration {
 	return r.broker.cpu / time.Duration(max(r.requests, 1))
 }
 
+// closeConnections closes those of the workers that there are.
+func closeConnections(workers []*worker) {
+	for _, w := range workers {
+		if w != nil {
+			w.conn.close()
+		}
+	}
+}
+
 // run drives the broker with the process id for a time.
 func (l *load) run(ctx context.Context, pid int, d time.Duration) (*result, error) {
 	workers := make([]*worker, l.connections)
+	defer closeConnections(workers)
 	for i := range workers {
 		c, err := dial(ctx, l.addr)
 		if err != nil {
 			return nil, err
 		}
-		defer c.close()
 		workers[i] = &worker{load: l, conn: c, frame: l.frame(i), sentAt: make([]time.Time, l.inFlight)}
 	}
 	before, err := usageOf(pid)
@@ -76,7 +85,7 @@ func (l *load) run(ctx context.Context, pid int, d time.Duration) (*result, erro
 	wg.Wait()
 	r := &result{elapsed: time.Since(began)}
 	after, err := usageOf(pid)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(errors.Join(errs...), err); err != nil {
 		return nil, err
 	}
 	r.broker = after.since(before)

@@ -8,7 +8,7 @@
 //
 // Both brokers run at the same time and one of them is driven at a time, in the order A B B A, after a warm-up of each
 // that is not counted: neither then has the quieter half of the run, and neither pays for fresh memory or cold code.
-// What is told is the median of the repeats, their spread, and the ratio; a ratio above 1 is in Gregor's favour
+// What is told is the median of the repeats, their spread, and the ratio; a ratio above 1 is in Gregor's favor
 // whatever the unit. Absolute numbers depend on the machine and on what else it does; ratios much less.
 package main
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,7 +22,7 @@ type produceShape struct {
 }
 
 func (s produceShape) name() string {
-	acks := fmt.Sprint(s.acks)
+	acks := strconv.Itoa(int(s.acks))
 	if s.acks == -1 {
 		acks = "all"
 	}
@@ -122,12 +123,12 @@ func batchOf(records, recordBytes int) []byte {
 func checkProduced(answer []byte) error {
 	const topics = 4 + 1
 	if len(answer) < topics+2 {
-		return fmt.Errorf("Produce answers % x", answer)
+		return fmt.Errorf("answer to Produce: % x", answer)
 	}
 	name := int(answer[topics+1]) - 1 // short enough for a length of one byte
 	code := topics + 2 + name + 1 + 4
 	if len(answer) < code+2 {
-		return fmt.Errorf("Produce answers % x", answer)
+		return fmt.Errorf("answer to Produce: % x", answer)
 	}
 	return kerr.ErrorForCode(int16(binary.BigEndian.Uint16(answer[code:])))
 }

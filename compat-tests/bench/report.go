@@ -150,7 +150,7 @@ func document(machine string, o options, table string) string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\nMade by `make bench`; do not edit. Gregor and Apache Kafka 4.4.0 ran side by side on one machine, the client too, and were\n" +
 		"driven in turn in the order A B B A after a warm-up. A cell is the median of the repeats with their extremes; a ratio above 1\n" +
-		"is in Gregor's favour, whatever the unit. Ratios carry over to other machines better than absolute numbers do.\n\n")
+		"is in Gregor's favor, whatever the unit. Ratios carry over to other machines better than absolute numbers do.\n\n")
 	fmt.Fprintf(&b, "%s; %d repeats, raw clients %v each.\n\n", machine, o.runs, o.load.Round(time.Millisecond))
 	b.WriteString(table)
 	return b.String()

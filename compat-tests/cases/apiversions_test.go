@@ -91,7 +91,7 @@ func TestUnknownKeyOrRemovedVersionCloses(t *testing.T) {
 		"BrokerHeartbeat0": wire.At(kmsg.NewPtrBrokerHeartbeatRequest(), 0),
 	}
 	harness.OnBoth(t, func(t *testing.T, n *harness.Node) {
-		neighbour := wire.Dial(t, n.Addr)
+		neighbor := wire.Dial(t, n.Addr)
 		for name, req := range removed {
 			t.Run(name, func(t *testing.T) {
 				c := wire.Dial(t, n.Addr)
@@ -111,7 +111,7 @@ func TestUnknownKeyOrRemovedVersionCloses(t *testing.T) {
 				c.ExpectClosed()
 			})
 		}
-		neighbour.Request(wire.At(kmsg.NewPtrMetadataRequest(), 12))
+		neighbor.Request(wire.At(kmsg.NewPtrMetadataRequest(), 12))
 	})
 }
 

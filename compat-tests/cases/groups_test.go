@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func commitRequest(version int16, group string, tp topicPartition, offset int64)
 	rt := kmsg.NewOffsetCommitRequestTopic()
 	rt.Topic = tp.topic
 	rp := kmsg.NewOffsetCommitRequestTopicPartition()
-	rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = tp.partition, offset, -1, ptr("")
+	rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata = tp.partition, offset, -1, new("")
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	return req
@@ -118,7 +119,7 @@ func (m *member) sync(generation int32, members ...string) *kmsg.SyncGroupRespon
 	m.t.Helper()
 	req := wire.At(kmsg.NewPtrSyncGroupRequest(), 5)
 	req.Group, req.Generation, req.MemberID = m.group, generation, m.id
-	req.ProtocolType, req.Protocol = ptr("consumer"), ptr("range")
+	req.ProtocolType, req.Protocol = new("consumer"), new("range")
 	for _, id := range members {
 		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: []byte(id)})
 	}
@@ -195,7 +196,7 @@ func TestSessionTimeoutOutOfBounds(t *testing.T) {
 		for _, timeout := range []int32{6000, 1800000} {
 			req := joinRequest(5, "session-bounds-ok", "")
 			req.SessionTimeoutMillis = timeout
-			wantCode(t, fmt.Sprint(timeout), wire.Do[*kmsg.JoinGroupResponse](t, n.Addr, req).ErrorCode, kerr.MemberIDRequired)
+			wantCode(t, strconv.Itoa(int(timeout)), wire.Do[*kmsg.JoinGroupResponse](t, n.Addr, req).ErrorCode, kerr.MemberIDRequired)
 		}
 	})
 }
@@ -205,7 +206,7 @@ func TestStaticMemberRestarts(t *testing.T) {
 		awaitCoordinator(t, n, "static")
 		join := func(m *member, version int16) *kmsg.JoinGroupResponse {
 			req := joinRequest(version, "static", "")
-			req.InstanceID = ptr("a")
+			req.InstanceID = new("a")
 			req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: "roundrobin", Metadata: req.Protocols[0].Metadata})
 			return m.join(req)
 		}
@@ -224,14 +225,14 @@ func TestStaticMemberRestarts(t *testing.T) {
 			t.Error("the same member id")
 		}
 		hb := wire.At(kmsg.NewPtrHeartbeatRequest(), 4)
-		hb.Group, hb.Generation, hb.MemberID, hb.InstanceID = "static", again.Generation, old, ptr("a")
+		hb.Group, hb.Generation, hb.MemberID, hb.InstanceID = "static", again.Generation, old, new("a")
 		wantCode(t, "the old id", wire.Do[*kmsg.HeartbeatResponse](t, n.Addr, hb).ErrorCode, kerr.FencedInstanceID)
 		got := restarted.sync(again.Generation)
 		want(t, "assignment kept", string(got.MemberAssignment), old)
 
 		changed := newMember(t, n, "static")
 		req := joinRequest(9, "static", "")
-		req.InstanceID, req.Protocols[0].Name = ptr("a"), "roundrobin"
+		req.InstanceID, req.Protocols[0].Name = new("a"), "roundrobin"
 		other := changed.join(req)
 		wantCode(t, "other protocol", other.ErrorCode, nil)
 		if other.Generation <= again.Generation {

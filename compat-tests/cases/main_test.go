@@ -1,4 +1,4 @@
-// Package cases holds behaviours that clients and tools depend on, each a test named after it. Every one of them
+// Package cases holds behaviors that clients and tools depend on, each a test named after it. Every one of them
 // runs against Gregor and against Apache Kafka, so that what it claims of Kafka is checked too.
 package cases
 
@@ -34,7 +34,8 @@ func want[V comparable](t *testing.T, what string, got, want V) {
 	}
 }
 
-func ptr[V any](v V) *V { return &v }
+//go:fix inline
+func ptr[V any](v V) *V { return new(v) }
 
 // nowMillis is the clock that brokers on this machine have too.
 func nowMillis() int64 { return time.Now().UnixMilli() }

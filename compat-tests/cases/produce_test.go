@@ -114,11 +114,11 @@ func TestBatchHeaderThatDoesNotAgree(t *testing.T) {
 		want  *kerr.Error
 	}{
 		"base offset":          {batch: edit(two(), func(b *wire.Batch) { b.BaseOffset = 1 }), want: kerr.InvalidRecord},
-		"count 0":              {batch: edit(two(), func(b *wire.Batch) { b.Count = ptr(int32(0)) }), want: kerr.InvalidRecord},
-		"negative count":       {batch: edit(two(), func(b *wire.Batch) { b.Count = ptr(int32(-1)) }), want: kerr.InvalidRecord},
-		"count too low":        {batch: edit(two(), func(b *wire.Batch) { b.Count = ptr(int32(1)) }), want: kerr.InvalidRecord},
-		"count too high":       {batch: edit(two(), func(b *wire.Batch) { b.Count = ptr(int32(3)) }), want: kerr.InvalidRecord},
-		"last offset delta":    {batch: edit(two(), func(b *wire.Batch) { b.LastOffsetDelta = ptr(int32(5)) }), want: kerr.InvalidRecord},
+		"count 0":              {batch: edit(two(), func(b *wire.Batch) { b.Count = new(int32(0)) }), want: kerr.InvalidRecord},
+		"negative count":       {batch: edit(two(), func(b *wire.Batch) { b.Count = new(int32(-1)) }), want: kerr.InvalidRecord},
+		"count too low":        {batch: edit(two(), func(b *wire.Batch) { b.Count = new(int32(1)) }), want: kerr.InvalidRecord},
+		"count too high":       {batch: edit(two(), func(b *wire.Batch) { b.Count = new(int32(3)) }), want: kerr.InvalidRecord},
+		"last offset delta":    {batch: edit(two(), func(b *wire.Batch) { b.LastOffsetDelta = new(int32(5)) }), want: kerr.InvalidRecord},
 		"control bit":          {batch: edit(two(), func(b *wire.Batch) { b.Attributes |= wire.Control }), want: kerr.InvalidRecord},
 		"negative sequence":    {batch: two().From(4000, 0, -5), want: kerr.InvalidRecord},
 		"LogAppendTime bit":    {batch: edit(two(), func(b *wire.Batch) { b.Attributes |= wire.LogAppendTime }), topic: "disagree-lat", want: kerr.InvalidTimestamp},

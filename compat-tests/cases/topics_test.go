@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestCreateTopicsAnswersWithAllConfigs(t *testing.T) {
 			for _, validate := range []bool{true, false} {
 				name := fmt.Sprintf("all-configs-%d", v)
 				topic := newTopic(name, 3, 1)
-				topic.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: ptr("5000")}}
+				topic.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: new("5000")}}
 				req := createRequest(v, topic)
 				req.ValidateOnly = validate
 				got := create(t, n, req)[name]
@@ -111,7 +112,7 @@ func TestErrorsCarryAMessage(t *testing.T) {
 	harness.OnBoth(t, func(t *testing.T, n *harness.Node) {
 		wire.CreateTopic(t, n, "messages", 2)
 		config := newTopic("messages-config", 1, 1)
-		config.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: ptr("soon")}}
+		config.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: new("soon")}}
 		assigned := newTopic("messages-assigned", -1, -1)
 		assigned.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{77}}}
 		both := newTopic("messages-both", 3, 1)
@@ -141,7 +142,7 @@ func TestErrorsCarryAMessage(t *testing.T) {
 			wantCode(t, fmt.Sprintf("%d partitions", count), got.ErrorCode, expected)
 			hasMessage(t, "CreatePartitions", got.ErrorMessage)
 		}
-		alter := incremental("messages", kmsg.IncrementalAlterConfigOpSet, "retention.ms", ptr("soon"))
+		alter := incremental("messages", kmsg.IncrementalAlterConfigOpSet, "retention.ms", new("soon"))
 		got := wire.Do[*kmsg.IncrementalAlterConfigsResponse](t, n.Addr, alter).Resources[0]
 		wantCode(t, "IncrementalAlterConfigs", got.ErrorCode, kerr.InvalidConfig)
 		hasMessage(t, "IncrementalAlterConfigs", got.ErrorMessage)
@@ -193,7 +194,7 @@ func TestDeleteRecordsBelowTheStart(t *testing.T) {
 			{-1, 5, nil},
 		} {
 			got := deleteRecords(t, n, topic.Name, step.before)
-			wantCode(t, fmt.Sprint(step.before), got.ErrorCode, step.want)
+			wantCode(t, strconv.FormatInt(step.before, 10), got.ErrorCode, step.want)
 			want(t, fmt.Sprintf("low watermark after %d", step.before), got.LowWatermark, step.low)
 		}
 		want(t, "earliest", wire.ListOffset(t, n.Addr, 7, topic, 0, -2).Offset, 5)
@@ -229,9 +230,9 @@ func TestDeleteTopicsAnswersForEach(t *testing.T) {
 			want   *kerr.Error
 		}{
 			{"unknown id", []kmsg.DeleteTopicsRequestTopic{one(nil, [16]byte{1})}, kerr.UnknownTopicID},
-			{"both", []kmsg.DeleteTopicsRequestTopic{one(ptr(topic.Name), topic.ID)}, kerr.InvalidRequest},
+			{"both", []kmsg.DeleteTopicsRequestTopic{one(new(topic.Name), topic.ID)}, kerr.InvalidRequest},
 			{"neither", []kmsg.DeleteTopicsRequestTopic{one(nil, [16]byte{})}, kerr.InvalidRequest},
-			{"twice", []kmsg.DeleteTopicsRequestTopic{one(ptr(topic.Name), [16]byte{}), one(ptr(topic.Name), [16]byte{})}, kerr.InvalidRequest},
+			{"twice", []kmsg.DeleteTopicsRequestTopic{one(new(topic.Name), [16]byte{}), one(new(topic.Name), [16]byte{})}, kerr.InvalidRequest},
 			{"by id", []kmsg.DeleteTopicsRequestTopic{one(nil, topic.ID)}, nil},
 		} {
 			req := wire.At(kmsg.NewPtrDeleteTopicsRequest(), 6)

@@ -38,7 +38,7 @@ func TestApiVersions(t *testing.T) {
 		}
 	}
 	for _, node := range []int32{-1, 1, 2} {
-		for _, cluster := range []*string{nil, ptr(harness.ClusterID), ptr("other")} {
+		for _, cluster := range []*string{nil, ptr(harness.ClusterID), new("other")} {
 			req := request(5, "compat", "1")
 			req.NodeID, req.ClusterID = node, cluster
 			p.same("node and cluster", constant(req), onlyServed)
@@ -56,7 +56,7 @@ func TestMetadata(t *testing.T) {
 			req.Topics = []kmsg.MetadataRequestTopic{}
 			for _, name := range names {
 				rt := kmsg.NewMetadataRequestTopic()
-				rt.Topic = ptr(name)
+				rt.Topic = new(name)
 				req.Topics = append(req.Topics, rt)
 			}
 			return req
@@ -92,13 +92,13 @@ func TestMetadata(t *testing.T) {
 		p.same("by id and by name", func(s *side) kmsg.Request {
 			req, _ := byID("md-a")(s).(*kmsg.MetadataRequest)
 			rt := kmsg.NewMetadataRequestTopic()
-			rt.Topic = ptr("md-b")
+			rt.Topic = new("md-b")
 			req.Topics = append(req.Topics, rt)
 			return req
 		})
 		p.same("by id with its name", func(s *side) kmsg.Request {
 			req, _ := byID("md-a")(s).(*kmsg.MetadataRequest)
-			req.Topics[0].Topic = ptr("md-a")
+			req.Topics[0].Topic = new("md-a")
 			return req
 		})
 		p.same("operations of an id", func(s *side) kmsg.Request {

@@ -63,7 +63,7 @@ func TestOffsetCommitAndFetch(t *testing.T) {
 			offset        int64
 			metadata      *string
 		}{
-			{"g", "", -1, "oc", 0, 5, ptr("meta")},
+			{"g", "", -1, "oc", 0, 5, new("meta")},
 			{"g", "", -1, "oc", 1, 6, nil},
 			{"g", "", -1, "oc", 7, 6, nil},
 			{"g", "", -1, "oc-missing", 0, 6, nil},
@@ -73,7 +73,7 @@ func TestOffsetCommitAndFetch(t *testing.T) {
 			{"g", "", 3, "oc", 0, 5, nil},
 			{"", "", -1, "oc", 0, 5, nil},
 			{"h", "nobody", 3, "oc", 0, 5, nil},
-			{"g", "", -1, "oc", 0, 5, ptr(string(make([]byte, 5000)))},
+			{"g", "", -1, "oc", 0, 5, new(string(make([]byte, 5000)))},
 		} {
 			p.same(fmt.Sprintf("%+v", c), func(s *side) kmsg.Request {
 				req := wire.At(kmsg.NewPtrOffsetCommitRequest(), v)
@@ -178,7 +178,7 @@ func TestClassicGroup(t *testing.T) {
 		p.same("leave", func(s *side) kmsg.Request {
 			req := wire.At(kmsg.NewPtrLeaveGroupRequest(), min(v, 5))
 			req.Group, req.MemberID = group, s.members["one"]
-			req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: s.members["one"]}, {MemberID: "nobody"}, {InstanceID: ptr("nobody")}}
+			req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: s.members["one"]}, {MemberID: "nobody"}, {InstanceID: new("nobody")}}
 			return req
 		})
 		describeGroup(p, group)
@@ -224,7 +224,7 @@ func syncAndBeat(p *pair, v int16, group string) {
 		p.same("sync: "+what, func(s *side) kmsg.Request {
 			req := wire.At(kmsg.NewPtrSyncGroupRequest(), v)
 			req.Group, req.Generation, req.MemberID = group, generation, s.members["one"]
-			req.ProtocolType, req.Protocol = ptr("consumer"), ptr("range")
+			req.ProtocolType, req.Protocol = new("consumer"), new("range")
 			req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: s.members["one"], MemberAssignment: []byte("mine")}}
 			edit(s, req)
 			return req
@@ -248,15 +248,15 @@ func syncAndBeat(p *pair, v int16, group string) {
 		beat("no group", 1, func(r *kmsg.HeartbeatRequest) { r.Group = "" })
 		beat("unknown group", 1, func(r *kmsg.HeartbeatRequest) { r.Group = "cg-never" })
 		if v >= 3 {
-			beat("instance", 1, func(r *kmsg.HeartbeatRequest) { r.InstanceID = ptr("nobody") })
+			beat("instance", 1, func(r *kmsg.HeartbeatRequest) { r.InstanceID = new("nobody") })
 		}
 		sync("generation", 5, func(*side, *kmsg.SyncGroupRequest) {})
 		sync("member", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.MemberID = "nobody" })
 		sync("no group", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.Group = "" })
 		sync("unknown group", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.Group = "cg-never" })
 		if v >= 5 {
-			sync("protocol", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.Protocol = ptr("sticky") })
-			sync("type", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.ProtocolType = ptr("connect") })
+			sync("protocol", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.Protocol = new("sticky") })
+			sync("type", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.ProtocolType = new("connect") })
 			sync("null type", 1, func(_ *side, r *kmsg.SyncGroupRequest) { r.ProtocolType, r.Protocol = nil, nil })
 		}
 		sync(when, 1, func(*side, *kmsg.SyncGroupRequest) {})

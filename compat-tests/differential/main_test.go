@@ -157,4 +157,5 @@ func versions(first, last int16) (out []int16) {
 	return out
 }
 
-func ptr[V any](v V) *V { return &v }
+//go:fix inline
+func ptr[V any](v V) *V { return new(v) }

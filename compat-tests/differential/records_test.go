@@ -57,7 +57,7 @@ func inputs() map[string][]byte {
 		"message of magic 1":  oldMessage(1, "old"),
 		"magic 3":             edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Magic = 3 }),
 		"negative magic":      edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Magic = -1 }),
-		"wrong CRC":           edited(batch(wire.None, "a"), func(b *wire.Batch) { b.CRC = ptr(uint32(7)) }),
+		"wrong CRC":           edited(batch(wire.None, "a"), func(b *wire.Batch) { b.CRC = new(uint32(7)) }),
 		"no records":          batch(wire.None).Encode(),
 		"codec 5":             edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Attributes = 5 }),
 		"codec 7":             edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Attributes = 7 }),
@@ -70,12 +70,12 @@ func inputs() map[string][]byte {
 		"leader epoch":        edited(batch(wire.None, "a"), func(b *wire.Batch) { b.LeaderEpoch = 9 }),
 		"max timestamp":       edited(batch(wire.None, "a"), func(b *wire.Batch) { b.MaxTimestamp = 77 }),
 		"negative time":       edited(batch(wire.None, "a"), func(b *wire.Batch) { b.BaseTimestamp, b.MaxTimestamp, b.Records[0].Timestamp = -1, -1, -1 }),
-		"count 0":             edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count = ptr(int32(0)) }),
-		"count -1":            edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count = ptr(int32(-1)) }),
-		"count 2 of 1":        edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = ptr(int32(2)), ptr(int32(1)) }),
-		"count 1 of 2":        edited(batch(wire.None, "a", "b"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = ptr(int32(1)), ptr(int32(0)) }),
-		"count huge":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = ptr(int32(1<<31-1)), ptr(int32(1<<31-2)) }),
-		"last delta":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.LastOffsetDelta = ptr(int32(3)) }),
+		"count 0":             edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count = new(int32(0)) }),
+		"count -1":            edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count = new(int32(-1)) }),
+		"count 2 of 1":        edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = new(int32(2)), new(int32(1)) }),
+		"count 1 of 2":        edited(batch(wire.None, "a", "b"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = new(int32(1)), new(int32(0)) }),
+		"count huge":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.Count, b.LastOffsetDelta = new(int32(1<<31-1)), new(int32(1<<31-2)) }),
+		"last delta":          edited(batch(wire.None, "a"), func(b *wire.Batch) { b.LastOffsetDelta = new(int32(3)) }),
 		"sequence -1":         batch(wire.None, "a").From(5, 0, -1).Encode(),
 		"huge headers":        batch(wire.None, "a").EncodeWith([]byte{0x14, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f}),
 		"record too short":    batch(wire.None, "a").EncodeWith([]byte{0x02, 0}),
@@ -173,7 +173,7 @@ func TestIdempotentProducers(t *testing.T) {
 	for _, v := range versions(3, 5) {
 		p.same("half given", constant(initProducer(v, 5, -1, nil)))
 		p.same("half given", constant(initProducer(v, -1, 5, nil)))
-		p.same("empty transactional id", constant(initProducer(v, -1, -1, ptr(""))))
+		p.same("empty transactional id", constant(initProducer(v, -1, -1, new(""))))
 	}
 	send := func(what string, epoch int16, sequence int32, values ...string) {
 		p.t.Helper()

@@ -112,7 +112,7 @@ func TestDeleteTopics(t *testing.T) {
 	p.create("dt-twice", 1)
 	one := func(name string) kmsg.DeleteTopicsRequestTopic {
 		rt := kmsg.NewDeleteTopicsRequestTopic()
-		rt.Topic = ptr(name)
+		rt.Topic = new(name)
 		return rt
 	}
 	byID := func(s *side, name string) kmsg.DeleteTopicsRequestTopic {
@@ -138,7 +138,7 @@ func TestDeleteTopics(t *testing.T) {
 		},
 		"both": func(s *side) []kmsg.DeleteTopicsRequestTopic {
 			rt := byID(s, "dt-twice")
-			rt.Topic = ptr("dt-twice")
+			rt.Topic = new("dt-twice")
 			return []kmsg.DeleteTopicsRequestTopic{rt}
 		},
 		"by id and by name": func(s *side) []kmsg.DeleteTopicsRequestTopic {
@@ -191,7 +191,7 @@ func TestCreatePartitions(t *testing.T) {
 		}
 		req := wire.At(kmsg.NewPtrMetadataRequest(), 12)
 		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = ptr(name)
+		rt.Topic = new(name)
 		req.Topics = append(req.Topics, rt)
 		p.same("after it", constant(req))
 	}

@@ -254,7 +254,7 @@ func regroup(topics []any) []any {
 		}
 		group, _ := out[i].([]field)
 		joined, _ := group[len(group)-1].value.([]any)
-		group[len(group)-1].value = append(joined, partitions...)
+		group[len(group)-1].value = slices.Concat(joined, partitions)
 	}
 	return out
 }

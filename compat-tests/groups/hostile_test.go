@@ -186,16 +186,16 @@ func badConsumerInputs() []badInput {
 		{"consumer heartbeat with owned partitions at first", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 			r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{Partitions: []int32{1}}}
 		})), kerr.InvalidRequest, nil},
-		{"consumer heartbeat with an unknown assignor", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = ptr("nonsense") })), kerr.UnsupportedAssignor, nil},
-		{"consumer heartbeat with an empty instance", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = ptr("") })), kerr.InvalidRequest, nil},
+		{"consumer heartbeat with an unknown assignor", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = new("nonsense") })), kerr.UnsupportedAssignor, nil},
+		{"consumer heartbeat with an empty instance", constant(edited(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = new("") })), kerr.InvalidRequest, nil},
 		{"a regex that does not parse", constant(regex("a(b")), kerr.InvalidRegularExpression, nil},
 		{"a regex with a look-around", constant(regex("(?=a)b")), kerr.InvalidRegularExpression, nil},
 		{"a regex with a back reference", constant(regex(`(a)\1`)), kerr.InvalidRegularExpression, nil},
 		{"a regex with nested repeats", constant(regex(strings.Repeat("(", 30) + "a" + strings.Repeat("*)", 30))), nil, nil},
 		// Gregor compiles no pattern of a million states.
-		{"a regex with too large a repeat", constant(regex("(a{1000}){1000}")), kerr.InvalidRegularExpression, ptr(int16(0))},
+		{"a regex with too large a repeat", constant(regex("(a{1000}){1000}")), kerr.InvalidRegularExpression, new(int16(0))},
 		// Kafka's stack overflows.
-		{"a regex nested deeply", constant(regex(strings.Repeat("(", 5000) + strings.Repeat(")", 5000))), kerr.InvalidRegularExpression, ptr(int16(-1))},
+		{"a regex nested deeply", constant(regex(strings.Repeat("(", 5000) + strings.Repeat(")", 5000))), kerr.InvalidRegularExpression, new(int16(-1))},
 		{"10,000 topics in a consumer's subscription", constant(beatAs("bad-many", "member-of-many", func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 			r.SubscribedTopicNames = manyTopics(10_000)
 		})), nil, nil},

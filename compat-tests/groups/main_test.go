@@ -62,4 +62,5 @@ func awaitCoordinator(tb testing.TB, n *harness.Node, groups ...string) {
 	}
 }
 
-func ptr[V any](v V) *V { return &v }
+//go:fix inline
+func ptr[V any](v V) *V { return new(v) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,10 +66,10 @@ func TestGroupsMoveFromKafkaToGregorAndBack(t *testing.T) {
 	wire.CreateTopic(t, kafka, rollingTopic, rollingPartitions)
 	groups := map[string]start{"moved-classic": franz(), "moved-consumer": franz(kgo.ServerSideBalancer())}
 	places, members := map[string]*place{}, []roller{}
-	for name, make := range groups {
+	for name, begin := range groups {
 		p := &place{t: t, addr: kafka.Addr, group: name, topic: rollingTopic, l: newLedger()}
 		places[name] = p
-		members = append(members, make(p, "one"), make(p, "two"))
+		members = append(members, begin(p, "one"), begin(p, "two"))
 	}
 	written := 0
 	var before map[string]map[int32]int64
@@ -149,7 +150,7 @@ func writeSome(t *testing.T, addr string, from, n int) int {
 	defer cancel()
 	var records []*kgo.Record
 	for i := range n {
-		records = append(records, kgo.StringRecord(fmt.Sprint(from+i)))
+		records = append(records, kgo.StringRecord(strconv.Itoa(from+i)))
 	}
 	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (d *driver) newMember(g *group) *member {
 	d.members++
 	m := &member{name: fmt.Sprintf("member%d!", d.members), group: g.name}
 	if d.chance(30) {
-		m.instance = ptr(oneOf(d, "i1", "i2"))
+		m.instance = new(oneOf(d, "i1", "i2"))
 	}
 	m.protocols = oneOf(d, []string{"range"}, []string{"range", "roundrobin"}, []string{"roundrobin", "range"}, []string{"range"}, []string{"sticky", "range"})
 	if d.chance(4) {
@@ -93,19 +93,19 @@ func (d *driver) generation(m *member) int32 {
 
 func (d *driver) sync(g *group, m *member) *pending {
 	generation, version := d.generation(m), oneOf[int16](d, 5, 5, 3, 4)
-	protocol, instance := ptr("range"), m.instance
+	protocol, instance := new("range"), m.instance
 	if d.chance(3) {
-		protocol = ptr("other")
+		protocol = new("other")
 	}
 	if d.chance(4) {
-		instance = ptr("i1")
+		instance = new("i1")
 	}
 	what := fmt.Sprintf("sync %s generation %d v%d leader %v %s", m.name, generation, version, m.leader, text(instance))
 	return d.both(what, g, m, func(s *side) kmsg.Request {
 		req := wire.At(kmsg.NewPtrSyncGroupRequest(), version)
 		req.Group, req.MemberID, req.Generation, req.InstanceID = g.name, s.id(m.name), generation, instance
 		if d.steps%3 != 0 {
-			req.ProtocolType, req.Protocol = ptr("consumer"), protocol
+			req.ProtocolType, req.Protocol = new("consumer"), protocol
 		}
 		for i, name := range m.list {
 			a := kmsg.ConsumerMemberAssignment{Version: 1}
@@ -128,7 +128,7 @@ func (d *driver) heartbeat(g *group, m *member) *pending {
 		name = oneOf(d, "", "nobody")
 	}
 	if d.chance(5) {
-		instance = ptr(oneOf(d, "i1", "i3"))
+		instance = new(oneOf(d, "i1", "i3"))
 	}
 	return d.both(fmt.Sprintf("heartbeat %s generation %d %s v%d", name, generation, text(instance), version), g, nil, func(s *side) kmsg.Request {
 		req := wire.At(kmsg.NewPtrHeartbeatRequest(), version)
@@ -147,7 +147,7 @@ func (d *driver) leave(g *group, m *member) *pending {
 		leaving[0].instance = oneOf(d, m.instance, nil)
 	}
 	if d.chance(20) {
-		leaving = append(leaving, one{oneOf(d, "nobody", "", m.name), oneOf(d, nil, ptr("i1"), ptr("i3"))})
+		leaving = append(leaving, one{oneOf(d, "nobody", "", m.name), oneOf(d, nil, new("i1"), new("i3"))})
 	}
 	what := "leave"
 	for _, l := range leaving {
@@ -159,7 +159,7 @@ func (d *driver) leave(g *group, m *member) *pending {
 		req := wire.At(kmsg.NewPtrLeaveGroupRequest(), version)
 		req.Group = g.name
 		for _, l := range leaving {
-			req.Members = append(req.Members, kmsg.LeaveGroupRequestMember{MemberID: s.id(l.name), InstanceID: l.instance, Reason: ptr("why not")})
+			req.Members = append(req.Members, kmsg.LeaveGroupRequestMember{MemberID: s.id(l.name), InstanceID: l.instance, Reason: new("why not")})
 		}
 		return req
 	})
@@ -232,7 +232,7 @@ func (d *driver) offsets(g *group) *pending {
 			t := kmsg.OffsetCommitRequestTopic{Topic: topic, TopicID: d.topics[topic]}
 			for _, p := range partitions {
 				q := kmsg.NewOffsetCommitRequestTopicPartition()
-				q.Partition, q.Offset, q.LeaderEpoch, q.Metadata = p, offset, 1, ptr("note")
+				q.Partition, q.Offset, q.LeaderEpoch, q.Metadata = p, offset, 1, new("note")
 				t.Partitions = append(t.Partitions, q)
 			}
 			req.Topics = append(req.Topics, t)
@@ -249,7 +249,7 @@ func (d *driver) offsets(g *group) *pending {
 		one := kmsg.NewOffsetFetchRequestGroup()
 		one.Group, one.MemberEpoch = g.name, epoch
 		if name != "" {
-			one.MemberID = ptr(s.id(name))
+			one.MemberID = new(s.id(name))
 		}
 		if !all {
 			t := kmsg.NewOffsetFetchRequestGroupTopic()
@@ -293,7 +293,7 @@ func (d *driver) heartbeat848(g *group) *pending {
 		assignor = &g.assignor
 	}
 	if full && d.chance(4) {
-		assignor = ptr("none")
+		assignor = new("none")
 	}
 	owned := d.chance(60) && epoch != 0
 	what := fmt.Sprintf("heartbeat of %s instance %s epoch %d full %v %v assignor %s owned %v", m.name, text(m.instance), epoch, full, topics, text(assignor), owned)

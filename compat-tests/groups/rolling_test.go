@@ -160,7 +160,7 @@ var shortStaticLife = []act{
 }
 
 // live plays the acts of one group and returns who is still there.
-func live(t *testing.T, p *place, make start, acts []act) map[string]roller {
+func live(t *testing.T, p *place, begin start, acts []act) map[string]roller {
 	t.Helper()
 	began := time.Now()
 	members := map[string]roller{}
@@ -168,7 +168,7 @@ func live(t *testing.T, p *place, make start, acts []act) map[string]roller {
 		<-time.After(time.Until(began.Add(a.at)))
 		switch a.what {
 		case "join":
-			members[a.who] = make(p, a.who)
+			members[a.who] = begin(p, a.who)
 		case "leave":
 			members[a.who].leave()
 			delete(members, a.who)

@@ -143,7 +143,7 @@ func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, x := range v {
-			if k == "UnknownTags" || x == nil || x == "" || x == float64(0) || x == false {
+			if k == "UnknownTags" || slices.Contains([]any{nil, "", float64(0), false}, x) {
 				delete(v, k)
 				continue
 			}
@@ -202,8 +202,6 @@ type pending struct {
 	group  string
 	member *member
 	calls  [2]*call
-	// check looks at both answers in the state in which the request was sent.
-	check func(answers [2]kmsg.Response)
 }
 
 // bothOrNone tells whether both sides have answered. When only one has, the other gets time to.

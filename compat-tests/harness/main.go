@@ -3,6 +3,7 @@ package harness
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,8 +26,8 @@ func endAll() {
 	list := ends.list
 	ends.list = nil
 	ends.Unlock()
-	for i := len(list) - 1; i >= 0; i-- {
-		list[i]()
+	for _, l := range slices.Backward(list) {
+		l()
 	}
 }
 

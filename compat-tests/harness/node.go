@@ -107,7 +107,7 @@ func newNode(tb testing.TB, kind Kind, o Options) (*Node, error) {
 	if kind == Kafka {
 		NeedKafka(tb)
 	}
-	dir, err := os.MkdirTemp("", "gregor-compat-"+string(kind))
+	dir, err := os.MkdirTemp("", "gregor-compat-"+string(kind)) //nolint:usetesting // a shared node outlives the test that starts it
 	if err != nil {
 		return nil, err
 	}

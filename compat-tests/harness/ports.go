@@ -12,13 +12,19 @@ import (
 func Ports(tb testing.TB, n int) []int {
 	tb.Helper()
 	ports := make([]int, 0, n)
+	var held []net.Listener // until all are found, so that none is found twice
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
 	for range 1000 {
 		p := 12000 + rand.IntN(20000)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
 		if err != nil {
 			continue
 		}
-		defer func() { _ = l.Close() }()
+		held = append(held, l)
 		if ports = append(ports, p); len(ports) == n {
 			return ports
 		}

@@ -2,6 +2,7 @@ package roundtrip
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -15,19 +16,19 @@ var codecs = []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), 
 
 // change does what brokers are for: every step adds to the topics of all steps before, makes and deletes topics, alters
 // configs, deletes records and moves groups.
-func (w *traveller) change() {
+func (w *traveler) change() {
 	w.t.Helper()
 	adm := kadm.NewClient(w.client())
 	if w.step == 1 {
 		w.create(adm, "always", 3, nil)
-		w.create(adm, "small-segments", 1, map[string]*string{"segment.ms": ptr("5000"), "index.interval.bytes": ptr("512")})
+		w.create(adm, "small-segments", 1, map[string]*string{"segment.ms": new("5000"), "index.interval.bytes": new("512")})
 		w.create(adm, "deleted-from", 1, nil)
 		w.create(adm, "compacted", 1, map[string]*string{
-			"cleanup.policy": ptr("compact"), "segment.ms": ptr("5000"), "min.cleanable.dirty.ratio": ptr("0.01"), "min.compaction.lag.ms": ptr("0"),
+			"cleanup.policy": new("compact"), "segment.ms": new("5000"), "min.cleanable.dirty.ratio": new("0.01"), "min.compaction.lag.ms": new("0"),
 		})
 		w.create(adm, "transactional", 1, nil)
 	}
-	w.create(adm, fmt.Sprintf("of-step-%d", w.step), 2, map[string]*string{"retention.ms": ptr("123456789")})
+	w.create(adm, fmt.Sprintf("of-step-%d", w.step), 2, map[string]*string{"retention.ms": new("123456789")})
 	w.produce()
 	w.alter(adm)
 	w.moveGroups(adm)
@@ -43,9 +44,10 @@ func (w *traveller) change() {
 	}
 }
 
-func ptr[V any](v V) *V { return &v }
+//go:fix inline
+func ptr[V any](v V) *V { return new(v) }
 
-func (w *traveller) create(adm *kadm.Client, name string, partitions int32, configs map[string]*string) {
+func (w *traveler) create(adm *kadm.Client, name string, partitions int32, configs map[string]*string) {
 	w.t.Helper()
 	r, err := adm.CreateTopic(w.context(), partitions, 1, configs, name)
 	w.must("create "+name, err)
@@ -55,7 +57,7 @@ func (w *traveller) create(adm *kadm.Client, name string, partitions int32, conf
 }
 
 // produce appends with all codecs to all topics.
-func (w *traveller) produce() {
+func (w *traveler) produce() {
 	w.t.Helper()
 	for i, codec := range codecs {
 		cl := w.client(kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(0))
@@ -79,11 +81,11 @@ func (w *traveller) produce() {
 	}
 }
 
-func (w *traveller) alter(adm *kadm.Client) {
+func (w *traveler) alter(adm *kadm.Client) {
 	w.t.Helper()
 	changed, err := adm.AlterTopicConfigs(w.context(), []kadm.AlterConfig{
-		{Op: kadm.SetConfig, Name: "retention.ms", Value: ptr(fmt.Sprint(864000000 + w.step))},
-		{Op: kadm.SetConfig, Name: "max.message.bytes", Value: ptr(fmt.Sprint(2000000 + w.step))},
+		{Op: kadm.SetConfig, Name: "retention.ms", Value: new(strconv.Itoa(864000000 + w.step))},
+		{Op: kadm.SetConfig, Name: "max.message.bytes", Value: new(strconv.Itoa(2000000 + w.step))},
 	}, "always", "small-segments")
 	w.must("alter configs", err)
 	for _, c := range changed {
@@ -104,7 +106,7 @@ func (w *traveller) alter(adm *kadm.Client) {
 }
 
 // moveGroups commits offsets of a group of all steps and of one of this step, and deletes that of the step before.
-func (w *traveller) moveGroups(adm *kadm.Client) {
+func (w *traveler) moveGroups(adm *kadm.Client) {
 	w.t.Helper()
 	for _, group := range []string{"always", fmt.Sprintf("of-step-%d", w.step)} {
 		offsets := kadm.Offsets{}
@@ -123,7 +125,7 @@ func (w *traveller) moveGroups(adm *kadm.Client) {
 }
 
 // transact commits one transaction and aborts another, in both partitions' midst.
-func (w *traveller) transact() {
+func (w *traveler) transact() {
 	w.t.Helper()
 	cl := w.client(kgo.TransactionalID("mover"))
 	defer cl.Close()

@@ -13,7 +13,7 @@ import (
 
 // contents is all that must survive: topics with their ids, configs and offsets, digests of the records of both
 // isolation levels, and the offsets of the groups.
-func (w *traveller) contents() map[string]string {
+func (w *traveler) contents() map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
 	adm := kadm.NewClient(w.client())
@@ -50,7 +50,7 @@ func (w *traveller) contents() map[string]string {
 }
 
 // digest reads a partition and hashes its records. Of a compacted topic it is the last value of each key that counts.
-func (w *traveller) digest(topic string, partition int32, start, end int64, level kgo.IsolationLevel) string {
+func (w *traveler) digest(topic string, partition int32, start, end int64, level kgo.IsolationLevel) string {
 	w.t.Helper()
 	if start == end {
 		return "none"
@@ -88,7 +88,7 @@ func (w *traveller) digest(topic string, partition int32, start, end int64, leve
 }
 
 // configs are those that were set.
-func (w *traveller) configs(adm *kadm.Client, names []string, out map[string]string) {
+func (w *traveler) configs(adm *kadm.Client, names []string, out map[string]string) {
 	w.t.Helper()
 	described, err := adm.DescribeTopicConfigs(w.context(), names...)
 	w.must("describe configs", err)
@@ -105,7 +105,7 @@ func (w *traveller) configs(adm *kadm.Client, names []string, out map[string]str
 	}
 }
 
-func (w *traveller) groups(adm *kadm.Client, out map[string]string) {
+func (w *traveler) groups(adm *kadm.Client, out map[string]string) {
 	w.t.Helper()
 	listed, err := adm.ListGroups(w.context())
 	w.must("list groups", err)

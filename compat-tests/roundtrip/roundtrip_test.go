@@ -27,8 +27,8 @@ var properties = harness.Options{Properties: harness.Properties{
 // stepTimeout bounds what one broker does in one step.
 const stepTimeout = 90 * time.Second
 
-// traveller is the directory on its way.
-type traveller struct {
+// traveler is the directory on its way.
+type traveler struct {
 	t    *testing.T
 	node *harness.Node
 	step int
@@ -41,15 +41,15 @@ type traveller struct {
 func TestDirectoryGoesFromKafkaToGregorAndBack(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(*traveller)
+		end  func(*traveler)
 	}{
-		{"stopped cleanly", (*traveller).stop},
-		{"killed", (*traveller).kill},
+		{"stopped cleanly", (*traveler).stop},
+		{"killed", (*traveler).kill},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kafka := harness.New(t, harness.Kafka, properties)
 			gregor := harness.Adopt(t, harness.Gregor, kafka)
-			w := &traveller{t: t, alive: map[string]int32{}, began: time.Now().Add(-24 * time.Hour)}
+			w := &traveler{t: t, alive: map[string]int32{}, began: time.Now().Add(-24 * time.Hour)}
 			var before map[string]string
 			for _, n := range []*harness.Node{kafka, gregor, kafka, gregor} {
 				w.node = n
@@ -65,18 +65,18 @@ func TestDirectoryGoesFromKafkaToGregorAndBack(t *testing.T) {
 	}
 }
 
-func (w *traveller) stop() {
+func (w *traveler) stop() {
 	if status := w.node.Stop(w.t); status != 0 && w.node.Kind == harness.Gregor {
 		w.t.Errorf("step %d: %s stopped with status %d", w.step, w.node.Kind, status)
 	}
 }
 
-func (w *traveller) kill() {
+func (w *traveler) kill() {
 	<-time.After(time.Second) // the log start offset is on disk some 200 ms after it moved, in Kafka too
 	w.node.Kill(w.t)
 }
 
-func (w *traveller) client(opts ...kgo.Opt) *kgo.Client {
+func (w *traveler) client(opts ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(w.node.Addr), kgo.RetryTimeout(stepTimeout), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100 * time.Millisecond),
@@ -88,13 +88,13 @@ func (w *traveller) client(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-func (w *traveller) context() context.Context {
+func (w *traveler) context() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
-func (w *traveller) must(what string, err error) {
+func (w *traveler) must(what string, err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatalf("step %d, %s: %s: %v\n%s", w.step, w.node.Kind, what, err, w.node.LogTail(40))
@@ -102,7 +102,7 @@ func (w *traveller) must(what string, err error) {
 }
 
 // awaitLeaders waits until the broker leads all partitions again.
-func (w *traveller) awaitLeaders() {
+func (w *traveler) awaitLeaders() {
 	w.t.Helper()
 	adm := kadm.NewClient(w.client())
 	harness.Eventually(w.t, stepTimeout, fmt.Sprintf("step %d: %s leads all partitions", w.step, w.node.Kind), func() bool {
@@ -126,7 +126,7 @@ func (w *traveller) awaitLeaders() {
 }
 
 // same compares with what the broker before had.
-func (w *traveller) same(before map[string]string) {
+func (w *traveler) same(before map[string]string) {
 	w.t.Helper()
 	if before == nil {
 		return

@@ -1,9 +1,9 @@
 package tools
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -99,7 +99,7 @@ func TestConfigsTool(t *testing.T) {
 
 func TestConsoleProducerAndConsumer(t *testing.T) {
 	consume := func(topic string, count int, args ...string) step {
-		return cmd("kafka-console-consumer", append([]string{"--topic", topic, "--max-messages", fmt.Sprint(count), "--timeout-ms", "20000"}, args...)...)
+		return cmd("kafka-console-consumer", append([]string{"--topic", topic, "--max-messages", strconv.Itoa(count), "--timeout-ms", "20000"}, args...)...)
 	}
 	stamps := []string{`CreateTime:\d+`, `CreateTime:TIME`}
 	same(t,

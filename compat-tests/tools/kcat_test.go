@@ -1,9 +1,9 @@
 package tools
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +27,7 @@ func TestKcat(t *testing.T) {
 		steps = append(steps, kcat("-P", "-t", "kc", "-z", codec, "-K", ":", "-H", "codec="+codec, "-H", "empty=").input("k1:"+codec+" one", "k2:"+codec+" two"))
 	}
 	for p := range 3 {
-		steps = append(steps, kcat("-P", "-t", "kc-parts", "-p", fmt.Sprint(p)).input("a", "b"))
+		steps = append(steps, kcat("-P", "-t", "kc-parts", "-p", strconv.Itoa(p)).input("a", "b"))
 	}
 	steps = append(steps,
 		kcat("-C", "-t", "kc", "-o", "beginning", "-e", "-f", format).hiding(notes...),
