@@ -34,9 +34,6 @@ func want[V comparable](t *testing.T, what string, got, want V) {
 	}
 }
 
-//go:fix inline
-func ptr[V any](v V) *V { return new(v) }
-
 // nowMillis is the clock that brokers on this machine have too.
 func nowMillis() int64 { return time.Now().UnixMilli() }
 

@@ -38,7 +38,7 @@ func TestApiVersions(t *testing.T) {
 		}
 	}
 	for _, node := range []int32{-1, 1, 2} {
-		for _, cluster := range []*string{nil, ptr(harness.ClusterID), new("other")} {
+		for _, cluster := range []*string{nil, new(harness.ClusterID), new("other")} {
 			req := request(5, "compat", "1")
 			req.NodeID, req.ClusterID = node, cluster
 			p.same("node and cluster", constant(req), onlyServed)

@@ -156,6 +156,3 @@ func versions(first, last int16) (out []int16) {
 	}
 	return out
 }
-
-//go:fix inline
-func ptr[V any](v V) *V { return new(v) }

@@ -61,6 +61,3 @@ func awaitCoordinator(tb testing.TB, n *harness.Node, groups ...string) {
 		})
 	}
 }
-
-//go:fix inline
-func ptr[V any](v V) *V { return new(v) }

@@ -44,9 +44,6 @@ func (w *traveler) change() {
 	}
 }
 
-//go:fix inline
-func ptr[V any](v V) *V { return new(v) }
-
 func (w *traveler) create(adm *kadm.Client, name string, partitions int32, configs map[string]*string) {
 	w.t.Helper()
 	r, err := adm.CreateTopic(w.context(), partitions, 1, configs, name)
