@@ -18,6 +18,9 @@ import (
 // stormMembers is how many members join at once.
 const stormMembers = 300
 
+// maxSize is group.max.size.
+const maxSize = 20
+
 // maxGrowthMB bounds what all the bad input may cost a broker in resident memory.
 const maxGrowthMB = 160
 
@@ -207,7 +210,7 @@ func badConsumerInputs() []badInput {
 func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
 	for _, kind := range []harness.Kind{harness.Gregor, harness.Kafka} {
 		t.Run(string(kind), func(t *testing.T) {
-			n := harness.Start(t, kind, harness.Options{Properties: harness.Properties{"group.max.size": "20"}})
+			n := harness.Start(t, kind, harness.Options{Properties: harness.Properties{"group.max.size": strconv.Itoa(maxSize)}})
 			topic := wire.CreateTopic(t, n, "bad", 4)
 			inputs := append(badInputs(), badConsumerInputs()...)
 			for _, b := range inputs {
@@ -215,7 +218,7 @@ func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
 					awaitCoordinator(t, n, r.Group)
 				}
 			}
-			awaitCoordinator(t, n, "bad-full", "bad-848", "bad-regex", "bad-many", "storm")
+			awaitCoordinator(t, n, "bad-full", "bad-848", "bad-regex", "bad-many", "storm", "storm-new")
 			before := rssMB(t, n)
 			s := &side{t: t, node: n, ids: map[string]string{}}
 			for _, b := range inputs {
@@ -250,35 +253,61 @@ func TestBadInputGetsKafkasCodesAndCostsNoMemory(t *testing.T) {
 	}
 }
 
-// joinStorm lets far more members join at once than a group may have, and others of a group that is busy.
+// joinStorm lets far more members join at once than a group may have: a group that has a member already, and a new one.
 func joinStorm(t *testing.T, s *side) {
+	t.Helper()
+	first := s.start(joinAs("storm", "", nil))
+	<-first.done
+	if first.err != nil || code(first.resp) != 0 {
+		t.Fatalf("the first join of the storm: %v, %+v", first.err, first.resp)
+	}
+	// The first member does not join again, so that the rebalance lasts as long as it may: all others fall into it.
+	let, refused := storm(t, s, "storm")
+	if len(let) != 1 || let[2] != maxSize || refused != stormMembers-maxSize {
+		t.Errorf("by generation %v joined, %d were refused; %d may join generation 2", let, refused, maxSize)
+	}
+	// The first rebalance of a group without a delay ends as soon as a timer of no time fires: how many joins come before
+	// that is chance. The others find a group in a generation, and begin another rebalance, in which those count that
+	// wait and not those that have not joined again. So each generation has its own bound.
+	let, refused = storm(t, s, "storm-new")
+	joined := 0
+	for generation, n := range let {
+		joined += n
+		if n > maxSize {
+			t.Errorf("%d joined generation %d, %d may", n, generation, maxSize)
+		}
+	}
+	if joined < maxSize || joined+refused != stormMembers {
+		t.Errorf("by generation %v joined, %d were refused", let, refused)
+	}
+}
+
+// storm tells how many of a storm got into which generation, and how many were refused.
+func storm(t *testing.T, s *side, group string) (let map[int32]int, refused int) {
 	t.Helper()
 	calls := make([]*call, stormMembers)
 	for i := range calls {
-		calls[i] = s.start(joinAs("storm", "", make([]byte, 10_000)))
+		calls[i] = s.start(joinAs(group, "", make([]byte, 10_000)))
 	}
-	let, refused := 0, 0
+	let = map[int32]int{}
 	for _, c := range calls {
 		select {
 		case <-c.done:
 		case <-time.After(patience):
 			t.Fatal("a join of the storm is not answered")
 		}
-		switch {
-		case c.err != nil:
+		if c.err != nil {
 			t.Fatal(c.err)
-		case code(c.resp) == kerr.GroupMaxSizeReached.Code:
+		}
+		switch r := c.resp.(*kmsg.JoinGroupResponse); r.ErrorCode {
+		case kerr.GroupMaxSizeReached.Code:
 			refused++
-		case code(c.resp) == 0 || code(c.resp) == kerr.UnknownMemberID.Code || code(c.resp) == kerr.RebalanceInProgress.Code:
-			let++
+		case 0:
+			let[r.Generation]++
 		default:
-			t.Errorf("a join of the storm: %v", kerr.ErrorForCode(code(c.resp)))
+			t.Errorf("a join of the storm: %v", kerr.ErrorForCode(r.ErrorCode))
 		}
 	}
-	// Those that wait for a generation are counted, not those of the one before: a storm that arrives slowly enough to
-	// fall into two generations lets up to twice as many try, of whom the later generation keeps 20.
-	if let > 2*20+1 || let+refused != stormMembers {
-		t.Errorf("%d joined, %d were refused; 20 a generation and the first may join", let, refused)
-	}
-	t.Logf("storm: %d joined, %d refused", let, refused)
+	t.Logf("%s: by generation %v joined, %d refused", group, let, refused)
+	return let, refused
 }
