@@ -176,6 +176,18 @@ func (s *side) barrier(group string) {
 	}
 }
 
+// state is the state of a classic group.
+func (s *side) state(group string) string {
+	req := wire.At(kmsg.NewPtrDescribeGroupsRequest(), 5)
+	req.Groups = []string{group}
+	c := s.start(req)
+	<-c.done
+	if r, ok := c.resp.(*kmsg.DescribeGroupsResponse); ok {
+		return r.Groups[0].State
+	}
+	return ""
+}
+
 // parkedAfter is how long a request is given before it is taken as one that waits.
 const parkedAfter = 120 * time.Millisecond
 
