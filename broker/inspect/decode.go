@@ -11,6 +11,7 @@ import (
 	groups "gregor/groupcoord/schema"
 	"gregor/kraft/metadata"
 	"gregor/protocol/record"
+	"gregor/protocol/wire"
 	txns "gregor/txncoord/schema"
 )
 
@@ -96,7 +97,7 @@ func offsetsText(r record.Record) (key, payload string) {
 }
 
 func unknownKey(r record.Record, err error) (key, payload string) {
-	if errors.Is(err, groups.ErrUnknownRecord) || errors.Is(err, txns.ErrUnknownRecord) {
+	if errors.Is(err, wire.ErrUnknownType) {
 		return fmt.Sprintf(`{"type":"%d","data":"unknown"}`, valueVersion(r.Key)), base64.StdEncoding.EncodeToString(r.Value)
 	}
 	return "Error: " + err.Error(), ""

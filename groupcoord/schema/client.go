@@ -34,7 +34,7 @@ func DecodeAssignment(b []byte) (a *ConsumerProtocolAssignment, version int16, e
 }
 
 // decodeVersioned reads a version and a message that may be of a newer one.
-func decodeVersioned(b []byte, m message) (int16, error) {
+func decodeVersioned(b []byte, m wire.Message) (int16, error) {
 	r := wire.NewReader(b)
 	version := r.Int16()
 	if err := r.Err(); err != nil {

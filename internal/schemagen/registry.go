@@ -45,9 +45,10 @@ func Registry(files []*File, pkg string) (code, test []byte, err error) {
 	slices.SortFunc(all, func(a, b *Message) int { return cmp.Compare(a.Name, b.Name) })
 	out.Reset()
 	fmt.Fprintf(&out, header, "*.txt", pkg)
-	fmt.Fprintf(&out, "// allMessages makes an empty message of every kind by Kafka's name.\nvar allMessages = map[string]func() message{\n")
+	fmt.Fprintf(&out, "import \"gregor/protocol/wire\"\n\n")
+	fmt.Fprintf(&out, "// allMessages makes an empty message of every kind by Kafka's name.\nvar allMessages = map[string]func() wire.Message{\n")
 	for _, m := range all {
-		fmt.Fprintf(&out, "%q: func() message { return New%s() },\n", m.Name, m.Name)
+		fmt.Fprintf(&out, "%q: func() wire.Message { return New%s() },\n", m.Name, m.Name)
 	}
 	fmt.Fprintf(&out, "}\n")
 	test, err = format.Source(out.Bytes())

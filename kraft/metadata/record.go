@@ -9,23 +9,9 @@ import (
 	"gregor/protocol/wire"
 )
 
-// message is what all generated types have in common.
-type message interface {
-	// MessageName returns Kafka's name of the message, like "TopicRecord".
-	MessageName() string
-	// Versions returns the lowest and the highest version.
-	Versions() (lowest, highest int16)
-	// Append appends the bare message, without a frame, to dst.
-	Append(dst []byte, version int16) ([]byte, error)
-	// Decode sets the message from all of b, which is not retained.
-	Decode(b []byte, version int16) error
-	// AppendJSON appends the message as Kafka's tools print it.
-	AppendJSON(dst []byte, version int16) []byte
-}
-
 // Record is a data record of the metadata log; the types named in messages/*.txt as record implement it.
 type Record interface {
-	message
+	wire.Message
 	// APIKey returns the number that names the type in the log.
 	APIKey() int16
 }

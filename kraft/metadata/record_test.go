@@ -9,6 +9,7 @@ import (
 
 	"gregor/protocol"
 	"gregor/protocol/wire"
+	"gregor/protocol/wire/wiretest"
 )
 
 func TestFrameIsThatOfKafka(t *testing.T) {
@@ -145,9 +146,9 @@ func TestDecodedRecordsDoNotAliasTheirBytes(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, g := range readGolden(f) {
-		if rec, ok := allMessages[g.name]().(Record); ok && rec.Decode(g.bytes, g.version) == nil {
-			frame, _ := Append(nil, rec, g.version)
+	for _, g := range wiretest.Read(f) {
+		if rec, ok := allMessages[g.Name]().(Record); ok && rec.Decode(g.Bytes, g.Version) == nil {
+			frame, _ := Append(nil, rec, g.Version)
 			f.Add(frame)
 		}
 	}

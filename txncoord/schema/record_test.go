@@ -69,7 +69,7 @@ func TestRecordsOfKafkaAreReadAsKafkaPrintsThemAndWrittenBack(t *testing.T) {
 }
 
 func TestUnknownTypesAndVersionsAreToldApart(t *testing.T) {
-	for in, want := range map[string]error{"": wire.ErrMalformed, "0000": wire.ErrMalformed, "0001": ErrUnknownRecord} {
+	for in, want := range map[string]error{"": wire.ErrMalformed, "0000": wire.ErrMalformed, "0001": wire.ErrUnknownType} {
 		b, _ := hex.DecodeString(in)
 		if k, err := DecodeKey(b); !errors.Is(err, want) || k != nil {
 			t.Errorf("key %s: %v %v, want %v", in, k, err, want)
@@ -81,7 +81,7 @@ func TestUnknownTypesAndVersionsAreToldApart(t *testing.T) {
 			t.Errorf("value %s: %v %v, want %v", in, v, err, want)
 		}
 	}
-	if _, err := DecodeValue(1, []byte{0, 0}); !errors.Is(err, ErrUnknownRecord) {
+	if _, err := DecodeValue(1, []byte{0, 0}); !errors.Is(err, wire.ErrUnknownType) {
 		t.Error(err)
 	}
 	if v, err := DecodeValue(0, nil); v != nil || err != nil {

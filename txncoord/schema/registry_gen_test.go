@@ -2,8 +2,10 @@
 
 package schema
 
+import "gregor/protocol/wire"
+
 // allMessages makes an empty message of every kind by Kafka's name.
-var allMessages = map[string]func() message{
-	"TransactionLogKey":   func() message { return NewTransactionLogKey() },
-	"TransactionLogValue": func() message { return NewTransactionLogValue() },
+var allMessages = map[string]func() wire.Message{
+	"TransactionLogKey":   func() wire.Message { return NewTransactionLogKey() },
+	"TransactionLogValue": func() wire.Message { return NewTransactionLogValue() },
 }

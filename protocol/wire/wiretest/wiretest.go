@@ -1,0 +1,174 @@
+// Package wiretest holds the tests that all packages of generated messages share. They compare with what a real Kafka
+// encoded and printed: testdata/messages.tsv of the package under test, a line for each message, version and variant.
+package wiretest
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gregor/protocol/wire"
+)
+
+// GoldenFile is where a package keeps its golden messages: name, version, variant, bytes in hex, JSON.
+const GoldenFile = "testdata/messages.tsv"
+
+// Golden is a message as Kafka encodes and prints it.
+type Golden struct {
+	Name    string
+	Variant string // "default", or which fields are set
+	Version int16
+	Bytes   []byte
+	JSON    string
+}
+
+// Read reads the package's golden messages.
+func Read(t testing.TB) []Golden {
+	t.Helper()
+	text, err := os.ReadFile(GoldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []Golden
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		col := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		v, err := strconv.ParseInt(col[1], 10, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := hex.DecodeString(col[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, Golden{Name: col[0], Version: int16(v), Variant: col[2], Bytes: b, JSON: col[4]})
+	}
+	return out
+}
+
+// DecodeAndEncode holds every message of Kafka to its bytes, in every version.
+func DecodeAndEncode(t *testing.T, all map[string]func() wire.Message) {
+	t.Helper()
+	versions := map[string]map[int16]bool{}
+	for _, g := range Read(t) {
+		if versions[g.Name] == nil {
+			versions[g.Name] = map[int16]bool{}
+		}
+		versions[g.Name][g.Version] = true
+		m := all[g.Name]()
+		if err := m.Decode(g.Bytes, g.Version); err != nil {
+			t.Errorf("%s v%d %s: %v", g.Name, g.Version, g.Variant, err)
+			continue
+		}
+		got, err := m.Append([]byte("x"), g.Version)
+		if err != nil || !bytes.Equal(got[1:], g.Bytes) {
+			t.Errorf("%s v%d %s: %v\n got %x\nwant %x", g.Name, g.Version, g.Variant, err, got[1:], g.Bytes)
+		}
+	}
+	for name, newMessage := range all {
+		low, high := newMessage().Versions()
+		for v := low; v <= high; v++ {
+			if !versions[name][v] {
+				t.Errorf("%s v%d is not compared with Kafka", name, v)
+			}
+		}
+	}
+}
+
+// PrintJSON holds every message to what Kafka prints.
+func PrintJSON(t *testing.T, all map[string]func() wire.Message) {
+	t.Helper()
+	for _, g := range Read(t) {
+		m := all[g.Name]()
+		if err := m.Decode(g.Bytes, g.Version); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(m.AppendJSON(nil, g.Version)); got != g.JSON {
+			t.Errorf("%s v%d %s:\n got %s\nwant %s", g.Name, g.Version, g.Variant, got, g.JSON)
+		}
+	}
+}
+
+// Defaults holds new messages to those of Kafka.
+func Defaults(t *testing.T, all map[string]func() wire.Message) {
+	t.Helper()
+	for _, g := range Read(t) {
+		if g.Variant != "default" {
+			continue
+		}
+		got, err := all[g.Name]().Append(nil, g.Version)
+		if err != nil || !bytes.Equal(got, g.Bytes) {
+			t.Errorf("%s v%d: %v\n got %x\nwant %x", g.Name, g.Version, err, got, g.Bytes)
+		}
+	}
+}
+
+// Truncations cuts every message everywhere, and adds a byte.
+func Truncations(t *testing.T, all map[string]func() wire.Message) {
+	t.Helper()
+	for _, g := range Read(t) {
+		m := all[g.Name]()
+		for n := range g.Bytes {
+			if err := m.Decode(g.Bytes[:n], g.Version); !errors.Is(err, wire.ErrMalformed) {
+				t.Fatalf("%s v%d: first %d of %d bytes: %v", g.Name, g.Version, n, len(g.Bytes), err)
+			}
+		}
+		if err := m.Decode(append(bytes.Clone(g.Bytes), 0), g.Version); !errors.Is(err, wire.ErrMalformed) {
+			t.Fatalf("%s v%d: a byte too many: %v", g.Name, g.Version, err)
+		}
+	}
+}
+
+// VersionsOutside tries the versions beside those that a message has.
+func VersionsOutside(t *testing.T, all map[string]func() wire.Message) {
+	t.Helper()
+	for name, newMessage := range all {
+		low, high := newMessage().Versions()
+		for _, v := range []int16{low - 1, high + 1} {
+			if err := newMessage().Decode(nil, v); !errors.Is(err, wire.ErrVersion) {
+				t.Errorf("%s v%d decoded: %v", name, v, err)
+			}
+			if _, err := newMessage().Append(nil, v); !errors.Is(err, wire.ErrVersion) {
+				t.Errorf("%s v%d encoded: %v", name, v, err)
+			}
+		}
+	}
+}
+
+// Fuzz shows that what decodes is encoded in the same version, and decoded again to the same value.
+func Fuzz(f *testing.F, all map[string]func() wire.Message) {
+	f.Helper()
+	names := make([]string, 0, len(all))
+	for _, g := range Read(f) {
+		if len(names) == 0 || names[len(names)-1] != g.Name {
+			names = append(names, g.Name)
+		}
+		f.Add(uint8(len(names)-1), g.Version, g.Bytes)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, version int16, data []byte) {
+		name := names[int(which)%len(names)]
+		m := all[name]()
+		if m.Decode(data, version) != nil {
+			return
+		}
+		encoded, err := m.Append(nil, version)
+		if err != nil {
+			t.Fatalf("%s v%d: %+v: %v", name, version, m, err)
+		}
+		again := all[name]()
+		if err := again.Decode(encoded, version); err != nil {
+			t.Fatalf("%s v%d: %x: %v", name, version, encoded, err)
+		}
+		// Compared by their bytes, since NaN differs from itself.
+		twice, err := again.Append(nil, version)
+		if err != nil || !bytes.Equal(twice, encoded) {
+			t.Fatalf("%s v%d: %+v is not %+v (%v)", name, version, m, again, err)
+		}
+	})
+}
