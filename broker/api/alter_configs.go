@@ -222,22 +222,21 @@ func (h *alterConfigs) incremental(ctx context.Context, c *Call) kmsg.Response {
 	errs := h.check(all)
 	resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	resp.SetVersion(req.Version)
-	var kept []kmsg.IncrementalAlterConfigsRequestResource
+	forward := *req
+	forward.Resources = nil
 	for i, r := range req.Resources {
 		if errs[i] == nil {
-			kept = append(kept, r)
+			forward.Resources = append(forward.Resources, r)
 			continue
 		}
 		x := kmsg.NewIncrementalAlterConfigsResponseResource()
 		x.ResourceType, x.ResourceName, x.ErrorCode, x.ErrorMessage = r.ResourceType, r.ResourceName, protocol.ErrorCode(errs[i]), message(errs[i])
 		resp.Resources = append(resp.Resources, x)
 	}
-	if len(kept) == 0 {
+	if len(forward.Resources) == 0 {
 		return resp
 	}
 	sub := *c
-	forward := *req
-	forward.Resources = kept
 	sub.Request = &forward
 	answer, ok := h.controllers.Forward(ctx, &sub).(*kmsg.IncrementalAlterConfigsResponse)
 	if !ok {
@@ -265,22 +264,21 @@ func (h *alterConfigs) legacy(ctx context.Context, c *Call) kmsg.Response {
 	errs := h.check(all)
 	resp := kmsg.NewPtrAlterConfigsResponse()
 	resp.SetVersion(req.Version)
-	var kept []kmsg.AlterConfigsRequestResource
+	forward := *req
+	forward.Resources = nil
 	for i, r := range req.Resources {
 		if errs[i] == nil {
-			kept = append(kept, r)
+			forward.Resources = append(forward.Resources, r)
 			continue
 		}
 		x := kmsg.NewAlterConfigsResponseResource()
 		x.ResourceType, x.ResourceName, x.ErrorCode, x.ErrorMessage = r.ResourceType, r.ResourceName, protocol.ErrorCode(errs[i]), message(errs[i])
 		resp.Resources = append(resp.Resources, x)
 	}
-	if len(kept) == 0 {
+	if len(forward.Resources) == 0 {
 		return resp
 	}
 	sub := *c
-	forward := *req
-	forward.Resources = kept
 	sub.Request = &forward
 	answer, ok := h.controllers.Forward(ctx, &sub).(*kmsg.AlterConfigsResponse)
 	if !ok {
