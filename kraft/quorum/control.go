@@ -8,15 +8,6 @@ import (
 	"gregor/protocol/record"
 )
 
-// Types of control records, the second int16 of their keys.
-const (
-	controlLeaderChange   int16 = 2
-	controlSnapshotHeader int16 = 3
-	controlSnapshotFooter int16 = 4
-	controlKRaftVersion   int16 = 5
-	controlKRaftVoters    int16 = 6
-)
-
 // raftBytesTag is the tagged field of the KRaftVoters record that holds etcd raft's ConfChangeV2 in its own encoding.
 // Kafka skips it. Below 100 lie the tags that Kafka may come to use.
 const raftBytesTag = 100
@@ -25,11 +16,6 @@ const raftBytesTag = 100
 const maxRecordBytes = 64 << 20
 
 var recordLimits = record.Limits{MaxDecompressedBytes: maxRecordBytes}
-
-// controlKey is the key of a control record: version 0 and the type.
-func controlKey(kind int16) []byte {
-	return binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(kind))
-}
 
 // control is what the control records of a batch say.
 type control struct {
@@ -48,10 +34,10 @@ func readControl(b record.Batch) (control, error) {
 		if err != nil {
 			return c, fmt.Errorf("%w: control batch at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 		}
-		if len(rec.Key) < 4 {
-			return c, fmt.Errorf("%w: control record at offset %d has a key of %d bytes", ErrCorrupt, rec.Offset, len(rec.Key))
+		kind, err := record.ParseControlKey(rec.Key)
+		if err != nil {
+			return c, fmt.Errorf("%w: control record at offset %d: %w", ErrCorrupt, rec.Offset, err)
 		}
-		kind := int16(binary.BigEndian.Uint16(rec.Key[2:]))
 		if err := c.set(kind, rec.Value); err != nil {
 			return c, fmt.Errorf("%w: control record of type %d at offset %d: %w", ErrCorrupt, kind, rec.Offset, err)
 		}
@@ -59,22 +45,22 @@ func readControl(b record.Batch) (control, error) {
 	return c, nil
 }
 
-func (c *control) set(kind int16, value []byte) error {
+func (c *control) set(kind record.ControlType, value []byte) error {
 	switch kind {
-	case controlLeaderChange:
+	case record.ControlLeaderChange:
 		c.leaderChange = metadata.NewLeaderChangeMessage()
 		version := int16(0)
 		if len(value) >= 2 {
 			version = int16(binary.BigEndian.Uint16(value))
 		}
 		return c.leaderChange.Decode(value, version)
-	case controlKRaftVersion:
+	case record.ControlKRaftVersion:
 		rec := metadata.NewKRaftVersionRecord()
 		if err := rec.Decode(value, 0); err != nil {
 			return err
 		}
 		c.level = &rec.KRaftVersion
-	case controlKRaftVoters:
+	case record.ControlKRaftVoters:
 		rec := metadata.NewVotersRecord()
 		if err := rec.Decode(value, 0); err != nil {
 			return err
@@ -85,11 +71,12 @@ func (c *control) set(kind int16, value []byte) error {
 		}
 		c.voters = &voters
 		c.raftBytes, _ = rec.Extra.Get(raftBytesTag)
-	case controlSnapshotHeader:
+	case record.ControlSnapshotHeader:
 		c.header = metadata.NewSnapshotHeaderRecord()
 		return c.header.Decode(value, 0)
-	case controlSnapshotFooter:
+	case record.ControlSnapshotFooter:
 		c.footer = true
+	case record.ControlAbort, record.ControlCommit: // of transactions, which the metadata log has none of
 	}
 	return nil
 }
@@ -110,7 +97,7 @@ func (c *control) changesConfig() bool { return c.level != nil || c.voters != ni
 
 // controlRecord is a control record that is to be written.
 type controlRecord struct {
-	kind    int16
+	kind    record.ControlType
 	message interface {
 		Append(dst []byte, version int16) ([]byte, error)
 	}
@@ -125,7 +112,7 @@ func buildControl(o record.BuilderOptions, nowMillis int64, records ...controlRe
 		if err != nil {
 			return nil, fmt.Errorf("control record of type %d: %w", r.kind, err)
 		}
-		b.Add(nowMillis, controlKey(r.kind), value, nil)
+		b.Add(nowMillis, record.AppendControlKey(nil, r.kind), value, nil)
 	}
 	return b.Bytes(), nil
 }
@@ -140,13 +127,13 @@ func leaderChangeBatch(leaderID int32, voters, granting []int32, nowMillis int64
 	for _, id := range granting {
 		msg.GrantingVoters = append(msg.GrantingVoters, metadata.LeaderChangeVoter{VoterID: id})
 	}
-	return buildControl(record.BuilderOptions{}, nowMillis, controlRecord{controlLeaderChange, msg})
+	return buildControl(record.BuilderOptions{}, nowMillis, controlRecord{record.ControlLeaderChange, msg})
 }
 
 func kraftVersionRecord(level int16) controlRecord {
 	rec := metadata.NewKRaftVersionRecord()
 	rec.KRaftVersion = level
-	return controlRecord{controlKRaftVersion, rec}
+	return controlRecord{record.ControlKRaftVersion, rec}
 }
 
 // votersRecord makes a KRaftVoters record; raftBytes may be nil (in snapshots).
@@ -155,7 +142,7 @@ func votersRecord(voters VoterSet, raftBytes []byte) controlRecord {
 	if raftBytes != nil {
 		rec.Extra = rec.Extra.With(raftBytesTag, raftBytes)
 	}
-	return controlRecord{controlKRaftVoters, rec}
+	return controlRecord{record.ControlKRaftVoters, rec}
 }
 
 // dataBatch makes the batch of one metadata record.

@@ -247,10 +247,10 @@ func rebuildControl(t *testing.T, b record.Batch) record.Batch {
 	}
 	var records []controlRecord
 	if c.leaderChange != nil {
-		records = append(records, controlRecord{controlLeaderChange, c.leaderChange})
+		records = append(records, controlRecord{record.ControlLeaderChange, c.leaderChange})
 	}
 	if c.header != nil {
-		records = append(records, controlRecord{controlSnapshotHeader, c.header})
+		records = append(records, controlRecord{record.ControlSnapshotHeader, c.header})
 	}
 	if c.level != nil {
 		records = append(records, kraftVersionRecord(*c.level))
@@ -259,7 +259,7 @@ func rebuildControl(t *testing.T, b record.Batch) record.Batch {
 		records = append(records, votersRecord(*c.voters, c.raftBytes))
 	}
 	if c.footer {
-		records = append(records, controlRecord{controlSnapshotFooter, metadata.NewSnapshotFooterRecord()})
+		records = append(records, controlRecord{record.ControlSnapshotFooter, metadata.NewSnapshotFooterRecord()})
 	}
 	out, err := buildControl(record.BuilderOptions{BaseOffset: b.BaseOffset(), LeaderEpoch: b.LeaderEpoch()}, b.BaseTimestamp(), records...)
 	if err != nil {

@@ -51,7 +51,7 @@ func (s *snapshotStore) newSnapshotWriter(spec snapshotSpec) (*SnapshotWriter, e
 	w.file = f
 	header := metadata.NewSnapshotHeaderRecord()
 	header.LastContainedLogTimestamp = spec.lastContainedLogMillis
-	records := []controlRecord{{controlSnapshotHeader, header}}
+	records := []controlRecord{{record.ControlSnapshotHeader, header}}
 	if spec.config.level >= 1 {
 		records = append(records, kraftVersionRecord(spec.config.level))
 		if spec.config.voters.Len() > 0 {
@@ -126,7 +126,7 @@ func (w *SnapshotWriter) Close() error {
 	}
 	err := w.flush()
 	if err == nil {
-		err = w.control(controlRecord{controlSnapshotFooter, metadata.NewSnapshotFooterRecord()})
+		err = w.control(controlRecord{record.ControlSnapshotFooter, metadata.NewSnapshotFooterRecord()})
 	}
 	if err == nil {
 		if err = w.file.Sync(); err != nil {

@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"fmt"
 )
 
 // ControlType is the type of a control record, the second int16 of its key.
@@ -120,47 +119,4 @@ func ParseEndTxnBatch(b Batch, lim Limits) (t ControlType, m EndTxnMarker, ok bo
 		return t, m, err == nil, err
 	}
 	return 0, m, false, nil
-}
-
-// ControlRecord is a control record of the metadata log or a snapshot, ready to be added to a control batch.
-type ControlRecord interface {
-	// Type returns the type for the record's key.
-	Type() ControlType
-	// Append appends the record's value.
-	Append(dst []byte) []byte
-}
-
-// AddControl appends a control record to a batch that was opened with Control set.
-func (b *Builder) AddControl(timestampMillis int64, rec ControlRecord) {
-	b.Add(timestampMillis, AppendControlKey(nil, rec.Type()), rec.Append(nil), nil)
-}
-
-// ParseControl reads a control record of the types 2 to 6.
-func ParseControl(key, value []byte) (ControlRecord, error) {
-	t, err := ParseControlKey(key)
-	if err != nil {
-		return nil, err
-	}
-	r := &fieldReader{b: value}
-	var rec ControlRecord
-	switch t {
-	case ControlLeaderChange:
-		rec = parseLeaderChange(r)
-	case ControlSnapshotHeader:
-		rec = parseSnapshotHeader(r)
-	case ControlSnapshotFooter:
-		rec = parseSnapshotFooter(r)
-	case ControlKRaftVersion:
-		rec = parseKRaftVersion(r)
-	case ControlKRaftVoters:
-		rec = parseKRaftVoters(r)
-	case ControlAbort, ControlCommit:
-		return nil, fmt.Errorf("control record %s ends a transaction", t)
-	default:
-		return nil, fmt.Errorf("control record type %d is unknown", t)
-	}
-	if r.failed {
-		return nil, corruptf("control record %s: invalid value of %d bytes", t, len(value))
-	}
-	return rec, nil
 }

@@ -45,14 +45,6 @@ func sizeOfVarlong(v int64) int {
 	return n
 }
 
-func appendUvarint(dst []byte, u uint32) []byte {
-	for u >= 0x80 {
-		dst = append(dst, byte(u)|0x80)
-		u >>= 7
-	}
-	return append(dst, byte(u))
-}
-
 // shortUvarint reads a varint of one or two bytes, for callers that know that two bytes are there. It is small enough
 // to be inlined. For longer ones the position is beyond any buffer.
 func shortUvarint(b []byte, pos int) (uint32, int) {

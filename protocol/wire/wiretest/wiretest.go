@@ -1,21 +1,17 @@
 // Package wiretest holds the tests that all packages of generated messages share. They compare with what a real Kafka
-// encoded and printed: testdata/messages.tsv of the package under test, a line for each message, version and variant.
+// encoded and printed, which each package has in its testdata/messages.tsv: a line for each message, version and variant.
 package wiretest
 
 import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"gregor/protocol/wire"
 )
-
-// GoldenFile is where a package keeps its golden messages: name, version, variant, bytes in hex, JSON.
-const GoldenFile = "testdata/messages.tsv"
 
 // Golden is a message as Kafka encodes and prints it.
 type Golden struct {
@@ -26,15 +22,11 @@ type Golden struct {
 	JSON    string
 }
 
-// Read reads the package's golden messages.
-func Read(t testing.TB) []Golden {
+// Read reads golden messages, one a line: name, version, variant, bytes in hex, JSON.
+func Read(t testing.TB, golden string) []Golden {
 	t.Helper()
-	text, err := os.ReadFile(GoldenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []Golden
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(golden) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -53,10 +45,10 @@ func Read(t testing.TB) []Golden {
 }
 
 // DecodeAndEncode holds every message of Kafka to its bytes, in every version.
-func DecodeAndEncode(t *testing.T, all map[string]func() wire.Message) {
+func DecodeAndEncode(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
 	versions := map[string]map[int16]bool{}
-	for _, g := range Read(t) {
+	for _, g := range Read(t, golden) {
 		if versions[g.Name] == nil {
 			versions[g.Name] = map[int16]bool{}
 		}
@@ -82,9 +74,9 @@ func DecodeAndEncode(t *testing.T, all map[string]func() wire.Message) {
 }
 
 // PrintJSON holds every message to what Kafka prints.
-func PrintJSON(t *testing.T, all map[string]func() wire.Message) {
+func PrintJSON(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
-	for _, g := range Read(t) {
+	for _, g := range Read(t, golden) {
 		m := all[g.Name]()
 		if err := m.Decode(g.Bytes, g.Version); err != nil {
 			t.Fatal(err)
@@ -96,9 +88,9 @@ func PrintJSON(t *testing.T, all map[string]func() wire.Message) {
 }
 
 // Defaults holds new messages to those of Kafka.
-func Defaults(t *testing.T, all map[string]func() wire.Message) {
+func Defaults(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
-	for _, g := range Read(t) {
+	for _, g := range Read(t, golden) {
 		if g.Variant != "default" {
 			continue
 		}
@@ -110,9 +102,9 @@ func Defaults(t *testing.T, all map[string]func() wire.Message) {
 }
 
 // Truncations cuts every message everywhere, and adds a byte.
-func Truncations(t *testing.T, all map[string]func() wire.Message) {
+func Truncations(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
-	for _, g := range Read(t) {
+	for _, g := range Read(t, golden) {
 		m := all[g.Name]()
 		for n := range g.Bytes {
 			if err := m.Decode(g.Bytes[:n], g.Version); !errors.Is(err, wire.ErrMalformed) {
@@ -142,10 +134,10 @@ func VersionsOutside(t *testing.T, all map[string]func() wire.Message) {
 }
 
 // Fuzz shows that what decodes is encoded in the same version, and decoded again to the same value.
-func Fuzz(f *testing.F, all map[string]func() wire.Message) {
+func Fuzz(f *testing.F, golden string, all map[string]func() wire.Message) {
 	f.Helper()
 	names := make([]string, 0, len(all))
-	for _, g := range Read(f) {
+	for _, g := range Read(f, golden) {
 		if len(names) == 0 || names[len(names)-1] != g.Name {
 			names = append(names, g.Name)
 		}
