@@ -122,11 +122,8 @@ func (b *Broker) openQuorum() error {
 		ClientID: strconv.Itoa(int(b.cfg.Node.ID)), DialTimeout: millis(b.cfg.Sockets.ConnectionSetupMillis),
 		RequestTimeout: millis(int64(b.cfg.Node.ControllerSocketMillis)),
 	})
-	o, err := kraftOptions(&b.o, b.manager, peerClient{b.pool}, b.sockets)
-	if err != nil {
-		return err
-	}
-	b.node, err = kraft.Open(o)
+	var err error
+	b.node, err = kraft.Open(kraftOptions(&b.o, b.manager, peerClient{b.pool}, b.sockets))
 	return err
 }
 

@@ -1,13 +1,11 @@
 package broker
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,29 +90,20 @@ func staticVoters(c *config.Config) []quorum.Voter {
 }
 
 // bootstrapServers are the entries of controller.quorum.bootstrap.servers.
-func bootstrapServers(c *config.Config) ([]kraft.Endpoint, error) {
+func bootstrapServers(c *config.Config) []kraft.Endpoint {
 	var out []kraft.Endpoint
-	for _, s := range c.Quorum.BootstrapServers {
-		host, portText, err := net.SplitHostPort(s)
-		port, portErr := strconv.ParseUint(portText, 10, 16)
-		if err != nil || portErr != nil {
-			return nil, &config.Error{Key: "controller.quorum.bootstrap.servers", Message: fmt.Sprintf("%q is not HOST:PORT", s)}
-		}
-		out = append(out, kraft.Endpoint{NodeID: -1, Host: host, Port: uint16(port)})
+	for _, a := range c.Quorum.Bootstrap {
+		out = append(out, kraft.Endpoint{NodeID: -1, Host: a.Host, Port: a.Port})
 	}
-	return out, nil
+	return out
 }
 
 // securityCodes are the codes of security protocols in registrations.
 var securityCodes = map[string]int16{"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 // kraftOptions are the quorum's part of the config.
-func kraftOptions(o *Options, m *storage.Manager, client kraft.Client, sockets []socket) (kraft.Options, error) {
+func kraftOptions(o *Options, m *storage.Manager, client kraft.Client, sockets []socket) kraft.Options {
 	c := o.Config
-	servers, err := bootstrapServers(c)
-	if err != nil {
-		return kraft.Options{}, err
-	}
 	segment := c.Metadata.SegmentBytes
 	if c.Metadata.InternalSegment > 0 {
 		segment = c.Metadata.InternalSegment
@@ -127,7 +116,7 @@ func kraftOptions(o *Options, m *storage.Manager, client kraft.Client, sockets [
 	out := kraft.Options{
 		NodeID: c.Node.ID, ClusterID: m.ClusterID(), FS: o.FS, MetadataDir: dir.Path, DirectoryID: dir.ID,
 		Quorum: kraft.QuorumOptions{
-			StaticVoters: staticVoters(c), BootstrapServers: servers, ListenerNames: c.Listeners.ControllerNames,
+			StaticVoters: staticVoters(c), BootstrapServers: bootstrapServers(c), ListenerNames: c.Listeners.ControllerNames,
 			RequestTimeout: millis(int64(c.Quorum.RequestTimeoutMillis)), RetryBackoff: millis(int64(c.Quorum.RetryBackoffMillis)),
 			Log: quorum.LogOptions{
 				SegmentBytes: segment, SegmentMillis: c.Metadata.SegmentMillis, RetentionBytes: c.Metadata.RetentionBytes,
@@ -142,7 +131,7 @@ func kraftOptions(o *Options, m *storage.Manager, client kraft.Client, sockets [
 		out.Controller = controllerOptions(c)
 		out.Controller.Listeners = controllerListeners(c, sockets)
 	}
-	return out, nil
+	return out
 }
 
 func controllerOptions(c *config.Config) *kraft.ControllerOptions {
@@ -207,17 +196,8 @@ func connectionLimits(c *config.Config) network.Limits {
 	s := c.Sockets
 	l := network.Limits{MaxConnections: int(s.MaxConnections), MaxConnectionsPerIP: int(s.MaxConnectionsPerIP), MaxConnectionsPerSecond: int(s.MaxCreationRate)}
 	l.MaxConnectionsPerIPOverrides = map[netip.Addr]int{}
-	for entry := range strings.SplitSeq(s.PerIPOverrides, ",") {
-		host, count, ok := cutLast(strings.TrimSpace(entry), ':')
-		n, err := strconv.Atoi(count)
-		if !ok || err != nil {
-			continue
-		}
-		if addr, err := netip.ParseAddr(host); err == nil {
-			l.MaxConnectionsPerIPOverrides[addr] = n
-			continue
-		}
-		found, err := net.LookupHost(host)
+	for host, n := range s.ConnectionsPerHost {
+		found, err := net.LookupHost(host) // an address is its own
 		if err != nil {
 			continue
 		}
@@ -228,12 +208,4 @@ func connectionLimits(c *config.Config) network.Limits {
 		}
 	}
 	return l
-}
-
-func cutLast(s string, sep byte) (before, after string, found bool) {
-	i := strings.LastIndexByte(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+1:], true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sys/unix"
@@ -31,11 +32,25 @@ func (b *Broker) listen() ([]socket, error) {
 			for _, s := range out {
 				err = errors.Join(err, s.net.Close())
 			}
-			return nil, fmt.Errorf("cannot listen on %s: %w (is another broker running? set listeners to another port)", l, err)
+			return nil, fmt.Errorf("cannot listen on %s: %w%s", l, err, listenAdvice(err))
 		}
 		out = append(out, socket{listener: l, net: n})
 	}
 	return out, nil
+}
+
+// listenAdvice says what an operator can do about a socket that does not open; "" when the error says it itself.
+func listenAdvice(err error) string {
+	var noHost *net.DNSError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return " (is another broker running? set listeners to another port)"
+	case errors.Is(err, syscall.EACCES):
+		return " (ports below 1024 need privileges; set listeners to another port)"
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.As(err, &noHost):
+		return " (the host in listeners must be one of this machine's own names or addresses, or empty for all; what others connect to stands in advertised.listeners)"
+	}
+	return ""
 }
 
 // serve begins to accept on the controller's listeners, or on the others.

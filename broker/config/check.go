@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func (c *Config) checkKeys(strict bool) ([]Warning, error) {
 		s := c.values.static[name]
 		if KeyOf(name) == nil && !ignorable(name) {
 			message := "unknown key"
-			if near := configdef.Broker().Nearest(name); near != "" {
+			if near := configdef.Broker().Nearest(strings.ToLower(name)); near != "" {
 				message += "; did you mean " + near + "?"
 			}
 			if strict {
@@ -79,8 +80,22 @@ func (c *Config) checkKeys(strict bool) ([]Warning, error) {
 			warnings = append(warnings, *w)
 		}
 	}
-	slices.SortStableFunc(warnings, func(a, b Warning) int { return cmp.Compare(lineOf(a.Where), lineOf(b.Where)) })
-	return warnings, errors.Join(errs...)
+	return warnings, joinByLine(errs)
+}
+
+// joinByLine joins errors in the order of the lines that they are about.
+func joinByLine(errs []error) error {
+	sortByLine(errs, func(err error) string {
+		if e, ok := errors.AsType[*Error](err); ok {
+			return e.Where
+		}
+		return ""
+	})
+	return errors.Join(errs...)
+}
+
+func sortByLine[T any](list []T, where func(T) string) {
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(lineOf(where(a)), lineOf(where(b))) })
 }
 
 func lineOf(where string) int {
@@ -102,7 +117,7 @@ func (c *Config) checkStatus(name string, s static) (*Warning, error) {
 	if !listed || s.where == standaloneWhere {
 		return nil, nil
 	}
-	if k := configdef.Broker().Lookup(name); k != nil && k.Default != nil && *k.Default == s.text || s.text == "" {
+	if s.text == "" || isDefault(name, s.text) {
 		return nil, nil
 	}
 	if st.kind == "unsafe" {
@@ -111,11 +126,34 @@ func (c *Config) checkStatus(name string, s static) (*Warning, error) {
 	return &Warning{Where: s.where, Key: s.name, Message: "has no effect: " + st.reason}, nil
 }
 
+// checkDirs refuses the same directory twice, under whatever names.
+func (c *Config) checkDirs() error {
+	seen := map[string]string{}
+	for _, dir := range c.Storage.Dirs {
+		path := filepath.Clean(dir)
+		if first, ok := seen[path]; ok {
+			return c.errorAt(c.Synonyms("log.dirs")[0].Name, fmt.Sprintf("duplicate log directory: %s and %s are the same", first, dir))
+		}
+		seen[path] = dir
+	}
+	return nil
+}
+
+// isDefault tells whether a text gives a key the value that it has anyway.
+func isDefault(name, text string) bool {
+	k := configdef.Broker().Lookup(name)
+	if k == nil || k.Default == nil {
+		return false
+	}
+	v, err := k.Parse(text)
+	return err == nil && configdef.Format(v) == configdef.Format(k.DefaultValue())
+}
+
 // checkRoles applies the rules on roles, listeners and quorum of KafkaConfig.
 func (c *Config) checkRoles() error {
 	n, l, q := &c.Node, &c.Listeners, &c.Quorum
 	if len(q.Voters) == 0 && len(q.BootstrapServers) == 0 {
-		return &Error{Where: c.fileName(), Key: "controller.quorum.bootstrap.servers", Message: "set this or controller.quorum.voters: the addresses of the controllers"}
+		return &Error{Where: c.values.file, Key: "controller.quorum.bootstrap.servers", Message: "set this or controller.quorum.voters: the addresses of the controllers"}
 	}
 	isVoter := slices.ContainsFunc(q.Voters, func(v Voter) bool { return v.ID == n.ID })
 	hasController := slices.ContainsFunc(l.All, func(x Listener) bool { return x.Controller })
@@ -132,16 +170,6 @@ func (c *Config) checkRoles() error {
 		return c.errorAt("listeners", "process.roles contains broker, so at least one listener must be for clients")
 	case !n.Broker && slices.ContainsFunc(l.All, func(x Listener) bool { return !x.Controller }):
 		return c.errorAt("listeners", fmt.Sprintf("with process.roles=controller every listener must be in controller.listener.names (%s)", strings.Join(l.ControllerNames, ", ")))
-	}
-	return c.checkProtocols()
-}
-
-// checkProtocols refuses listeners that promise what is not there.
-func (c *Config) checkProtocols() error {
-	for _, x := range c.Listeners.All {
-		if x.Protocol != "PLAINTEXT" {
-			return c.errorAt("listeners", fmt.Sprintf("listener %s uses %s: Gregor does not authenticate or encrypt yet, and to open it without would be unsafe", x.Name, x.Protocol))
-		}
 	}
 	return nil
 }
@@ -161,8 +189,6 @@ func (c *Config) checkRelations() error {
 		{"replica.fetch.wait.max.ms", r.FetchWaitMaxMillis <= r.SocketTimeoutMillis, "must be at most replica.socket.timeout.ms, or followers time out in vain"},
 		{"replica.fetch.wait.max.ms", int64(r.FetchWaitMaxMillis) <= r.LagTimeMaxMillis, "must be at most replica.lag.time.max.ms, or idle followers leave the ISR"},
 		{"offsets.topic.compression.codec", c.Offsets.TopicCodec >= 0 && c.Offsets.TopicCodec <= 4, "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"},
-		{"broker.heartbeat.interval.ms", c.Node.HeartbeatMillis*2 <= c.Node.SessionTimeoutMillis, "must be at most half of broker.session.timeout.ms, or a broker is fenced for one lost heartbeat"},
-		{"log.cleaner.dedupe.buffer.size", c.Cleaner.DedupeBytes/int64(max(c.Cleaner.Threads, 1)) > 1<<20, "must be at least 1MB per cleaner thread"},
 		{"max.connections.per.ip", c.Sockets.MaxConnectionsPerIP > 0 || c.Sockets.PerIPOverrides != "", "can only be 0 when max.connections.per.ip.overrides lets some addresses in"},
 		{"group.min.session.timeout.ms", g.MinSessionMillis <= g.MaxSessionMillis, "must be at most group.max.session.timeout.ms"},
 		{"group.consumer.max.heartbeat.interval.ms", g.ConsumerMaxHeartbeatMillis >= g.ConsumerMinHeartbeatMillis, "must be at least group.consumer.min.heartbeat.interval.ms"},
@@ -170,12 +196,12 @@ func (c *Config) checkRelations() error {
 		{"group.consumer.max.session.timeout.ms", g.ConsumerMaxSessionMillis >= g.ConsumerMinSessionMillis, "must be at least group.consumer.min.session.timeout.ms"},
 		{"group.consumer.session.timeout.ms", g.ConsumerSessionMillis >= g.ConsumerMinSessionMillis && g.ConsumerSessionMillis <= g.ConsumerMaxSessionMillis, "must be between group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms"},
 		{"group.consumer.heartbeat.interval.ms", g.ConsumerHeartbeatMillis < g.ConsumerSessionMillis, "must be below group.consumer.session.timeout.ms"},
-		{"log.cleaner.dedupe.buffer.size", c.Cleaner.DedupeBytes/int64(max(c.Cleaner.Threads, 1)) > 1<<20, "must be at least 1 MiB for each of log.cleaner.threads"},
+		{"log.cleaner.dedupe.buffer.size", c.Cleaner.DedupeBytes/int64(max(c.Cleaner.Threads, 1)) > 1<<20, "must be at least 1MB per cleaner thread"},
 		{"controller.quorum.fetch.timeout.ms", q.FetchTimeoutMillis > 0, "must be above 0"},
 	} {
 		if !x.holds {
 			at := c.Synonyms(x.key)[0]
-			return &Error{Where: cmpOr(at.Where, "with the values set"), Key: x.key, Message: fmt.Sprintf("Invalid value %s: %s", text(at.Text), x.message)}
+			return &Error{Where: cmp.Or(at.Where, c.values.file), Key: x.key, Message: fmt.Sprintf("Invalid value %s: %s", text(at.Text), x.message)}
 		}
 	}
 	return nil
@@ -209,11 +235,19 @@ func (c *Config) checkTopicDefaults() error {
 // advice warns of settings that work but that an operator will regret.
 func (c *Config) advice() []Warning {
 	var out []Warning
+	add := func(key, message string) {
+		at := c.Synonyms(key)[0]
+		out = append(out, Warning{Where: cmp.Or(at.Where, c.values.file), Key: at.Name, Message: message})
+	}
 	for _, dir := range c.Storage.Dirs {
 		if c.Node.Broker && strings.HasPrefix(dir, "/tmp/") {
-			out = append(out, Warning{Where: c.values.static["log.dirs"].where, Key: "log.dirs", Message: dir + " is below /tmp, which many systems empty at boot"})
+			add("log.dirs", dir+" is below /tmp, which many systems empty at boot")
 			break
 		}
+	}
+	if c.Node.Broker && c.Node.HeartbeatMillis*2 > c.Node.SessionTimeoutMillis {
+		add("broker.heartbeat.interval.ms", fmt.Sprintf("%d is more than half of broker.session.timeout.ms (%d on this node, the controllers' holds): one lost heartbeat fences the broker",
+			c.Node.HeartbeatMillis, c.Node.SessionTimeoutMillis))
 	}
 	return out
 }

@@ -67,6 +67,8 @@ type Sockets struct {
 	SASLMaxReceiveBytes      int32  `kafka:"sasl.server.max.receive.size"`
 	ConnectionSetupMillis    int64  `kafka:"socket.connection.setup.timeout.ms"`
 	ConnectionSetupMaxMillis int64  `kafka:"socket.connection.setup.timeout.max.ms"`
+	// ConnectionsPerHost is the parsed max.connections.per.ip.overrides.
+	ConnectionsPerHost map[string]int
 }
 
 // Quorum holds the settings of the metadata quorum.
@@ -84,6 +86,8 @@ type Quorum struct {
 	FetchSnapshotMaxBytes    int32    `kafka:"controller.quorum.fetch.snapshot.max.bytes"`
 	// Voters is the parsed controller.quorum.voters; empty for a dynamic quorum.
 	Voters []Voter
+	// Bootstrap is the parsed controller.quorum.bootstrap.servers.
+	Bootstrap []Address
 }
 
 // Voter is one entry of controller.quorum.voters: id@host:port.

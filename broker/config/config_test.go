@@ -95,7 +95,14 @@ func TestInvalidValuesNameFileLineKeyAndWhatIsValid(t *testing.T) {
 		{"controller.quorum.voters=1:localhost:9093", "ID@HOST:PORT"},
 		{"process.roles=broker", "must not contain controller"},
 		{"process.roles=zookeeper", "must be one of: broker, controller"},
-		{"broker.heartbeat.interval.ms=8000", "at most half of broker.session.timeout.ms"},
+		{"max.connections.per.ip.overrides=10.0.0.1", "not of the form HOST:COUNT"},
+		{"max.connections.per.ip.overrides=10.0.0.1:many", "not a number of connections"},
+		{"controller.quorum.bootstrap.servers=localhost", "not of the form HOST:PORT"},
+		{"log.dirs=data/a,./data/a/", "duplicate log directory: data/a and ./data/a/ are the same"},
+		{"log.cleaner.min.cleanable.ratio=NaN", "Invalid value NaN"},
+		{"log.cleaner.max.compaction.lag.ms=5 # soon", "a comment needs a line of its own"},
+		{"listeners=SASL_PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\nlistener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT", "listener SASL_PLAINTEXT uses SASL_PLAINTEXT"},
+		{"inter.broker.listener.name=FOO", "listener FOO is not advertised"},
 		{"log.retention.ms=0", "must be unlimited (-1) or, equal or greater than 1"},
 		{"offsets.topic.compression.codec=9", "must be 0 (none)"},
 		{"listener.security.protocol.map=PLAINTEXT:TLS", "is not NAME:PROTOCOL"},
@@ -172,10 +179,71 @@ func TestUnsafeKeysRefuseToStart(t *testing.T) {
 	}
 }
 
-func TestContinuedLinesAndEscapesReadAsInJava(t *testing.T) {
-	c, _ := mustLoad(t, combined+"! note\nbroker.rack = a\\\n   b\nlog.retention.minutes : 5\n")
-	if c.Node.Rack != "ab" || c.TopicDefaults()["retention.ms"] != "300000" {
-		t.Errorf("rack %q, retention %s", c.Node.Rack, c.TopicDefaults()["retention.ms"])
+func TestAllThatIsWrongIsToldAtOnceInTheOrderOfTheFile(t *testing.T) {
+	_, _, err := load(t, "process.roles=broker\nnum.partitions=0\nlog.segment.bytes=x\nauto.create.topics.enable=perhaps\n")
+	want := []string{
+		"server.properties: node.id: is required and not set (valid: [0,...])",
+		"server.properties: controller.listener.names: is required and not set (valid: a list of at least one element, with commas between them)",
+		"server.properties:2: num.partitions:", "server.properties:3: log.segment.bytes:", "server.properties:4: auto.create.topics.enable:",
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("errors:\n%v", err)
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(lines[i], w) {
+			t.Errorf("error %q, want %q", lines[i], w)
+		}
+	}
+}
+
+func TestWhatKafkaOnlyComplainsOfIsAWarning(t *testing.T) {
+	c, warnings := mustLoad(t, combined+"broker.heartbeat.interval.ms=8000\nlog.dirs=/tmp/a,/tmp/a\nremote.log.storage.system.enable = FALSE\n")
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.Key)
+	}
+	if want := []string{"log.dirs", "log.dirs", "broker.heartbeat.interval.ms"}; !slices.Equal(got, want) {
+		t.Errorf("warnings %v", warnings)
+	}
+	if want := "server.properties:9: log.dirs: is set on line 7 too; this, the later value, holds"; len(warnings) == 0 || warnings[0].String() != want {
+		t.Errorf("warning %q, want %q", warnings, want)
+	}
+	if !slices.Equal(c.Storage.Dirs, []string{"/tmp/a"}) {
+		t.Errorf("dirs %q: Kafka takes a directory that is named twice once", c.Storage.Dirs)
+	}
+}
+
+func TestKeysAreCaseSensitive(t *testing.T) {
+	c, warnings := mustLoad(t, combined+"num.partitions=3\nNUM.Partitions=4\n")
+	if c.Topics.Partitions != 3 || len(warnings) != 1 || warnings[0].String() != "server.properties:9: NUM.Partitions: unknown key; did you mean num.partitions? (ignored)" {
+		t.Errorf("partitions %d, warnings %v", c.Topics.Partitions, warnings)
+	}
+}
+
+func TestMistypedVariablesAreWarnedOfAndOthersAreNot(t *testing.T) {
+	_, warnings, err := Load(Options{Environ: []string{
+		"KAFKA_NUM_PARTITONS=3", "KAFKA_HOME=/opt/kafka", "KAFKA_PORT=tcp://10.0.0.1:9092", "KAFKA_SERVICE_HOST=10.0.0.1", "KAFKA_PORT_9092_TCP_PROTO=tcp", "KAFKA_DEBUG=",
+	}})
+	if err != nil || len(warnings) != 1 || warnings[0].String() != "environment KAFKA_NUM_PARTITONS: num.partitons: unknown key; did you mean num.partitions? (ignored)" {
+		t.Errorf("%v, warnings %v", err, warnings)
+	}
+}
+
+func TestWithoutAFileTheRolesDecideTheListeners(t *testing.T) {
+	c, _, err := Load(Options{Environ: []string{"KAFKA_PROCESS_ROLES=controller"}})
+	if err != nil || len(c.Listeners.All) != 1 || c.Listeners.All[0].String() != "CONTROLLER://localhost:9093" || c.Quorum.BootstrapServers[0] != "localhost:9093" {
+		t.Errorf("controller: %v, %v", c, err)
+	}
+	if _, _, err = Load(Options{Environ: []string{"KAFKA_PROCESS_ROLES=broker"}}); err == nil || !strings.Contains(err.Error(), "controller.quorum.bootstrap.servers: set this") {
+		t.Errorf("broker that knows no controller: %v", err)
+	}
+	c, _, err = Load(Options{Environ: []string{"KAFKA_PROCESS_ROLES=broker", "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS=c:9093"}})
+	if err != nil || len(c.Listeners.All) != 1 || c.Listeners.All[0].String() != "PLAINTEXT://localhost:9092" {
+		t.Errorf("broker: %v, %v", c, err)
+	}
+	if _, _, err = Load(Options{Environ: []string{"KAFKA_NODE_ID=one"}}); err == nil || !strings.HasPrefix(err.Error(), "environment KAFKA_NODE_ID: node.id:") {
+		t.Errorf("node id: %v", err)
 	}
 }
 

@@ -95,13 +95,22 @@ func (c *Config) buildListeners() error {
 	if l.All, err = c.parseListeners("listeners", l.Specs, m); err != nil {
 		return err
 	}
-	if err := c.checkPorts(); err != nil {
-		return err
+	for _, step := range []func() error{c.checkProtocols, c.checkPorts, func() error { return c.buildAdvertised(m) }, c.buildInterBroker} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
-	if err := c.buildAdvertised(m); err != nil {
-		return err
+	return nil
+}
+
+// checkProtocols refuses listeners that promise what is not there.
+func (c *Config) checkProtocols() error {
+	for _, x := range c.Listeners.All {
+		if x.Protocol != "PLAINTEXT" {
+			return c.errorAt("listeners", fmt.Sprintf("listener %s uses %s: Gregor does not authenticate or encrypt yet, and to open it without would be unsafe", x.Name, x.Protocol))
+		}
 	}
-	return c.buildInterBroker()
+	return nil
 }
 
 func (c *Config) parseListeners(key string, specs []string, m map[string]string) ([]Listener, error) {
@@ -223,6 +232,52 @@ func (c *Config) buildInterBroker() error {
 	return nil
 }
 
+// Address is where a controller or a client is reached.
+type Address struct {
+	Host string
+	Port uint16
+}
+
+func parseAddress(text string) (Address, bool) {
+	host, portText, err := net.SplitHostPort(text)
+	port, portErr := strconv.ParseUint(portText, 10, 16)
+	return Address{Host: host, Port: uint16(port)}, err == nil && portErr == nil && host != ""
+}
+
+// parseServers reads controller.quorum.bootstrap.servers: host:port.
+func (c *Config) parseServers() error {
+	c.Quorum.Bootstrap = nil
+	for _, spec := range c.Quorum.BootstrapServers {
+		a, ok := parseAddress(spec)
+		if !ok {
+			return c.errorAt("controller.quorum.bootstrap.servers", fmt.Sprintf("%q is not of the form HOST:PORT", spec))
+		}
+		c.Quorum.Bootstrap = append(c.Quorum.Bootstrap, a)
+	}
+	return nil
+}
+
+// parseConnectionLimits reads max.connections.per.ip.overrides: host:count.
+func (c *Config) parseConnectionLimits() error {
+	const key = "max.connections.per.ip.overrides"
+	c.Sockets.ConnectionsPerHost = map[string]int{}
+	for entry := range strings.SplitSeq(c.Sockets.PerIPOverrides, ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		colon := strings.LastIndexByte(entry, ':')
+		if colon <= 0 {
+			return c.errorAt(key, fmt.Sprintf("%q is not of the form HOST:COUNT", entry))
+		}
+		n, err := strconv.ParseInt(entry[colon+1:], 10, 32)
+		if err != nil {
+			return c.errorAt(key, fmt.Sprintf("%q: %q is not a number of connections", entry, entry[colon+1:]))
+		}
+		c.Sockets.ConnectionsPerHost[strings.Trim(entry[:colon], "[]")] = int(n)
+	}
+	return nil
+}
+
 // parseVoters reads controller.quorum.voters: id@host:port, ids unique.
 func (c *Config) parseVoters() error {
 	const key = "controller.quorum.voters"
@@ -231,15 +286,14 @@ func (c *Config) parseVoters() error {
 	for _, spec := range q.VoterSpecs {
 		idText, address, ok := strings.Cut(spec, "@")
 		id, err := strconv.ParseInt(idText, 10, 32)
-		host, portText, splitErr := net.SplitHostPort(address)
-		port, portErr := strconv.ParseUint(portText, 10, 16)
-		if !ok || err != nil || splitErr != nil || portErr != nil || id < 0 {
+		to, isAddress := parseAddress(address)
+		if !ok || err != nil || !isAddress || id < 0 {
 			return c.errorAt(key, fmt.Sprintf("%q is not of the form ID@HOST:PORT", spec))
 		}
 		if slices.ContainsFunc(q.Voters, func(v Voter) bool { return v.ID == int32(id) }) {
 			return c.errorAt(key, fmt.Sprintf("voter id %d is used twice", id))
 		}
-		q.Voters = append(q.Voters, Voter{ID: int32(id), Host: host, Port: uint16(port)})
+		q.Voters = append(q.Voters, Voter{ID: int32(id), Host: to.Host, Port: to.Port})
 	}
 	return nil
 }

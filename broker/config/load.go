@@ -1,16 +1,13 @@
 package config
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/magiconair/properties"
-	"github.com/spf13/viper"
 
 	"gregor/internal/configdef"
 )
@@ -19,7 +16,7 @@ import (
 type Options struct {
 	// FileName names the file in messages; "" when the node runs without one.
 	FileName string
-	// File is the text of server.properties (Java properties, UTF-8 or ISO 8859-1 with \u escapes).
+	// File is the text of server.properties (Java properties: ISO 8859-1 with \u escapes).
 	File []byte
 	// Environ is os.Environ(): KAFKA_LISTENERS and the like, as Kafka's container image maps them.
 	Environ []string
@@ -29,12 +26,14 @@ type Options struct {
 	Strict bool
 }
 
-// Load builds the Config. The error is an *Error, or a joined list of them for --strict. Warnings are ordered
-// by where they come from.
+// Load builds the Config. The error is an *Error, or a joined list of them where several values are wrong. Warnings
+// are ordered by where they come from.
 func Load(o Options) (*Config, []Warning, error) {
 	v := &values{static: map[string]static{}}
+	var warnings []Warning
 	if o.FileName != "" {
-		if err := v.addFile(o.FileName, o.File); err != nil {
+		var err error
+		if warnings, err = v.addFile(o.FileName, o.File); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -47,7 +46,9 @@ func Load(o Options) (*Config, []Warning, error) {
 	}
 	v.tieNodeIDs()
 	c := &Config{values: v}
-	warnings, err := c.checkKeys(o.Strict)
+	more, err := c.checkKeys(o.Strict)
+	warnings = append(warnings, more...)
+	sortByLine(warnings, func(w Warning) string { return w.Where })
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -57,93 +58,6 @@ func Load(o Options) (*Config, []Warning, error) {
 	return c, append(warnings, c.advice()...), nil
 }
 
-// propertiesDecoder lets viper read Java properties. Viper's own codec for them is a module apart that does no
-// more than this; values are taken literally, since Kafka expands no ${...} without a config provider.
-type propertiesDecoder struct{}
-
-func (propertiesDecoder) Decode(b []byte, out map[string]any) error {
-	l := properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
-	p, err := l.LoadBytes(b)
-	if err != nil {
-		return err
-	}
-	for key, value := range p.Map() {
-		out[key] = value
-	}
-	return nil
-}
-
-// keyDelimiter is a string that no key contains: with viper's usual "." the key log.dir would be a prefix of,
-// and so clash with, log.dir.failure.timeout.ms.
-const keyDelimiter = "\x00"
-
-func (v *values) addFile(name string, text []byte) error {
-	codecs := viper.NewCodecRegistry()
-	if err := codecs.RegisterCodec("properties", struct {
-		viper.Encoder
-		viper.Decoder
-	}{nil, propertiesDecoder{}}); err != nil {
-		return err
-	}
-	vp := viper.NewWithOptions(viper.KeyDelimiter(keyDelimiter), viper.WithCodecRegistry(codecs))
-	vp.SetConfigType("properties")
-	if err := vp.ReadConfig(bytes.NewReader(text)); err != nil {
-		return &Error{Where: name, Message: "not a Java properties file: " + err.Error()}
-	}
-	lines := keyLines(text)
-	for _, key := range vp.AllKeys() {
-		at := lines[key]
-		where := name
-		if at.line > 0 {
-			where = fmt.Sprintf("%s:%d", name, at.line)
-		}
-		v.static[key] = static{text: vp.GetString(key), where: where, name: cmpOr(at.name, key)}
-	}
-	return nil
-}
-
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
-// keyAt is where a key was last assigned and how it was written.
-type keyAt struct {
-	line int
-	name string
-}
-
-// keyLines finds the line of each key (lower case, as viper has it) by the rules of Java's Properties: comments
-// with # and !, continued lines with an odd number of backslashes at the end.
-func keyLines(text []byte) map[string]keyAt {
-	out := map[string]keyAt{}
-	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
-	for i := 0; i < len(lines); i++ {
-		first := i
-		line := strings.TrimLeft(lines[i], " \t\f")
-		if line == "" || line[0] == '#' || line[0] == '!' {
-			continue
-		}
-		for continued(line) && i+1 < len(lines) {
-			i++
-			line = line[:len(line)-1] + strings.TrimLeft(lines[i], " \t\f")
-		}
-		key := line
-		if end := strings.IndexAny(line, "=: \t\f"); end >= 0 {
-			key = line[:end]
-		}
-		out[strings.ToLower(key)] = keyAt{line: first + 1, name: key}
-	}
-	return out
-}
-
-func continued(line string) bool {
-	n := len(line) - len(strings.TrimRight(line, `\`))
-	return n%2 == 1
-}
-
 // notConfig are variables that look like a config's but that Kafka's image or tools use otherwise.
 var notConfig = []string{
 	"KAFKA_CLUSTER_ID", "KAFKA_FORMAT_ARGS", "KAFKA_VERSION", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS",
@@ -151,8 +65,12 @@ var notConfig = []string{
 	"KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_JMX_HOSTNAME", "KAFKA_JMX_PORT",
 }
 
+// maxTypos is how many letters of a variable's name may be wrong for it to be warned of.
+const maxTypos = 2
+
 // addEnviron maps KAFKA_A_B to a.b as Kafka's container image does: ___ is a dash, __ an underscore, _ a dot.
-// Variables that give no known key are left alone: other programs' variables begin with KAFKA_ too.
+// Variables that give no known key are left alone, since other programs' variables begin with KAFKA_ too, unless they
+// are within two letters of one.
 func (v *values) addEnviron(environ []string) {
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
@@ -165,7 +83,7 @@ func (v *values) addEnviron(environ []string) {
 		key = strings.ReplaceAll(key, "__", "\x01")
 		key = strings.ReplaceAll(key, "_", ".")
 		key = strings.ReplaceAll(key, "\x01", "_")
-		if configdef.Broker().Lookup(key) == nil && !isPrefixed(key) {
+		if configdef.Broker().Lookup(key) == nil && !isPrefixed(key) && configdef.Broker().Near(key, maxTypos) == "" {
 			continue
 		}
 		v.static[key] = static{text: text, where: "environment " + name, name: key}
@@ -179,7 +97,7 @@ func (v *values) addOverrides(overrides []string) error {
 		if !ok || name == "" {
 			return &Error{Where: "--override", Message: fmt.Sprintf("%q is not of the form KEY=VALUE", o)}
 		}
-		v.static[strings.ToLower(name)] = static{text: strings.TrimSpace(text), where: "--override", name: name}
+		v.static[name] = static{text: strings.TrimSpace(text), where: "--override", name: name}
 	}
 	return nil
 }
@@ -191,9 +109,9 @@ func (v *values) tieNodeIDs() {
 	broker, isBroker := v.static["broker.id"]
 	switch {
 	case isNode && !isBroker:
-		v.static["broker.id"] = static{text: node.text, where: node.where, name: "broker.id"}
+		v.static["broker.id"] = static{text: node.text, where: node.where, name: "broker.id", tied: true}
 	case isBroker && !isNode:
-		v.static["node.id"] = static{text: broker.text, where: broker.where, name: "node.id"}
+		v.static["node.id"] = static{text: broker.text, where: broker.where, name: "node.id", tied: true}
 	}
 }
 
@@ -212,26 +130,7 @@ func (v *values) addStandalone() {
 	set("process.roles", "broker,controller")
 	set("node.id", "1")
 	set("controller.listener.names", "CONTROLLER")
-	controller := "CONTROLLER"
-	if name, _, _ := strings.Cut(v.static["controller.listener.names"].text, ","); name != "" {
-		controller = strings.ToUpper(name)
-	}
-	listeners := "PLAINTEXT://localhost:9092"
-	if s, ok := v.static["listeners"]; ok {
-		listeners = s.text
-	}
-	if !strings.Contains(strings.ToUpper(listeners), controller+"://") {
-		at := standaloneWhere
-		if s, ok := v.static["listeners"]; ok {
-			at = s.where
-		}
-		v.static["listeners"] = static{text: listeners + "," + controller + "://localhost:" + nextPort(listeners), where: at, name: "listeners"}
-	}
-	if _, ok := v.static["controller.quorum.voters"]; !ok {
-		_, address, _ := strings.Cut(v.static["listeners"].text, controller+"://")
-		address, _, _ = strings.Cut(address, ",")
-		set("controller.quorum.bootstrap.servers", address)
-	}
+	v.addListeners()
 	if _, ok := v.static["log.dir"]; !ok {
 		set("log.dirs", "gregor-data")
 	}
@@ -240,6 +139,38 @@ func (v *values) addStandalone() {
 	}
 	set("transaction.state.log.min.isr", "1")
 	set("share.coordinator.state.topic.min.isr", "1")
+}
+
+// addListeners sets the listeners that the roles of a node without a file need and, on a controller that is not told
+// of others, itself as the quorum.
+func (v *values) addListeners() {
+	roles := v.static["process.roles"].text
+	controller := "CONTROLLER"
+	if name, _, _ := strings.Cut(v.static["controller.listener.names"].text, ","); name != "" {
+		controller = strings.ToUpper(name)
+	}
+	s, ok := v.static["listeners"]
+	if !ok {
+		s = static{where: standaloneWhere, name: "listeners"}
+		if strings.Contains(roles, "broker") {
+			s.text = "PLAINTEXT://localhost:9092"
+		}
+	}
+	if strings.Contains(roles, "controller") && !strings.Contains(strings.ToUpper(s.text), controller+"://") {
+		port := "9093"
+		if s.text != "" {
+			port = nextPort(s.text)
+			s.text += ","
+		}
+		s.text += controller + "://localhost:" + port
+	}
+	v.static["listeners"] = s
+	_, voters := v.static["controller.quorum.voters"]
+	_, servers := v.static["controller.quorum.bootstrap.servers"]
+	if _, address, ok := strings.Cut(s.text, controller+"://"); ok && !voters && !servers {
+		address, _, _ = strings.Cut(address, ",")
+		v.static["controller.quorum.bootstrap.servers"] = static{text: address, where: standaloneWhere, name: "controller.quorum.bootstrap.servers"}
+	}
 }
 
 // nextPort is the port after that of the first listener; "0" (any) after 0 or what is no port.
@@ -272,7 +203,9 @@ func (c *Config) build() error {
 	if len(c.Storage.Dirs) == 0 {
 		c.Storage.Dirs = c.Storage.Dir
 	}
-	for _, step := range []func() error{c.buildListeners, c.parseVoters, c.checkRoles, c.checkRelations, c.checkTopicDefaults} {
+	for _, step := range []func() error{
+		c.buildListeners, c.parseVoters, c.parseServers, c.parseConnectionLimits, c.checkRoles, c.checkDirs, c.checkRelations, c.checkTopicDefaults,
+	} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -281,24 +214,25 @@ func (c *Config) build() error {
 }
 
 // checkRequired wants the keys without a default, and every static value to be valid, also those that no
-// typed field reads.
+// typed field reads. All that is wrong is told at once.
 func (c *Config) checkRequired() error {
-	for k := range configdef.Broker().All() {
-		if k.Required && len(c.own(k.Name)) == 0 {
-			return &Error{Where: c.fileName(), Key: k.Name, Message: "is required and not set" + parenthesis(k.Valid())}
+	var errs []error
+	for _, name := range []string{"process.roles", "node.id", "controller.listener.names"} {
+		if len(c.own(name)) == 0 {
+			errs = append(errs, &Error{Where: c.values.file, Key: name, Message: "is required and not set" + parenthesis(configdef.Broker().Lookup(name).Valid())})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.values.static)) {
 		s := c.values.static[name]
 		k := KeyOf(name)
-		if k == nil {
+		if k == nil || s.tied {
 			continue
 		}
 		if _, err := k.Parse(s.text); err != nil {
-			return &Error{Where: s.where, Key: s.name, Message: explain(k, err)}
+			errs = append(errs, &Error{Where: s.where, Key: s.name, Message: explain(k, err)})
 		}
 	}
-	return nil
+	return joinByLine(errs)
 }
 
 func parenthesis(valid string) string {
@@ -308,19 +242,9 @@ func parenthesis(valid string) string {
 	return " (valid: " + valid + ")"
 }
 
-// fileName is the file that the static values come from, for messages about what is missing in it.
-func (c *Config) fileName() string {
-	for _, s := range c.values.static {
-		if file, _, ok := strings.Cut(s.where, ":"); ok {
-			return file
-		}
-	}
-	return ""
-}
-
-// errorAt is an Error about a key at the place where it was set.
+// errorAt is an Error about a key at the place where it was set, or about the file that does not set it.
 func (c *Config) errorAt(key, message string) error {
-	return &Error{Where: c.values.static[key].where, Key: key, Message: message}
+	return &Error{Where: cmp.Or(c.values.static[key].where, c.values.file), Key: key, Message: message}
 }
 
 // KeyOf returns the definition that a key's value must obey: its own, or that of the key behind a

@@ -16,7 +16,8 @@ const configsHead = `# Configuration
 
 Gregor reads Kafka's server.properties, and knows every key of Kafka 4.4.0 with its type, default and valid values. An
 invalid value stops the start with an error that names the file, the line, the key and what is valid. An unknown key is a
-warning with the nearest known name, or with ` + "`--strict`" + ` an error.
+warning with the nearest known name, or with ` + "`--strict`" + ` an error. As in Kafka, keys are
+case-sensitive and the file is ISO 8859-1, with ` + "`\\uXXXX`" + ` for all other characters.
 
 What Gregor does with a key is one of these:
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -35,10 +36,13 @@ type Value struct {
 type static struct {
 	text, where string
 	name        string // as written
+	// tied values were not written: they are another key's.
+	tied bool
 }
 
-// values holds the text of everything that was set, by lower-case key.
+// values holds the text of everything that was set, by key.
 type values struct {
+	file           string // its name, "" without one
 	static         map[string]static
 	dynamicDefault map[string]string
 	dynamicBroker  map[string]string
@@ -192,7 +196,7 @@ func scale(text *string, factor int64) *string {
 // left out, and a warning names them: the controller validated them before they were stored, so this happens
 // only with metadata that another version wrote.
 func (c *Config) WithDynamic(defaults, own map[string]string) (*Config, []Warning) {
-	v := &values{static: c.values.static}
+	v := &values{file: c.values.file, static: c.values.static}
 	var warnings []Warning
 	v.dynamicDefault, warnings = dynamicValues(defaults, configdef.ClusterWide, warnings)
 	v.dynamicBroker, warnings = dynamicValues(own, configdef.PerBroker, warnings)
@@ -254,6 +258,10 @@ func explain(k *configdef.Key, err error) string {
 	text := err.Error()
 	if valid := k.Valid(); valid != "" && !strings.Contains(text, "must be one of") {
 		text += " (valid: " + valid + ")"
+	}
+	var e *configdef.ValueError
+	if errors.As(err, &e) && strings.Contains(e.Value, " #") {
+		text += "; a comment needs a line of its own"
 	}
 	return text
 }

@@ -10,6 +10,7 @@ package configdef
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Type is the type of a config value; its numbers are those of DescribeConfigs' config_type field (KIP-569).
@@ -62,7 +63,7 @@ type Key struct {
 
 	validate validator
 	valid    string
-	// distinct lists lose repeated elements, as Kafka's lists of given values do; others reject them.
+	// distinct lists lose repeated elements.
 	distinct bool
 }
 
@@ -78,7 +79,16 @@ func (k *Key) Valid() string {
 	if k.valid == "-" {
 		return ""
 	}
-	return k.valid
+	values, rest, isList := strings.Cut(k.valid, " duplicates rejected")
+	switch {
+	case !isList:
+		return k.valid
+	case values == "any" && strings.Contains(rest, "empty ok"):
+		return "a list with commas between its elements"
+	case values == "any":
+		return "a list of at least one element, with commas between them"
+	}
+	return "a list of " + values
 }
 
 // Table is a set of keys, ordered by name.
@@ -98,7 +108,12 @@ func (t *Table) Len() int { return len(t.keys) }
 
 // Nearest returns the key name closest to an unknown one, for "did you mean"; "" when none is near.
 func (t *Table) Nearest(name string) string {
-	best, bestDistance := "", len(name)/3+1
+	return t.Near(name, len(name)/3)
+}
+
+// Near returns the key name closest to an unknown one when at most so many letters have to be changed; else "".
+func (t *Table) Near(name string, letters int) string {
+	best, bestDistance := "", letters+1
 	for _, k := range t.keys {
 		if d := distance(name, k.Name, bestDistance); d < bestDistance {
 			best, bestDistance = k.Name, d

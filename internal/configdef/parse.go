@@ -134,6 +134,12 @@ func Format(v any) string {
 // formatDouble writes a double as Java's Double.toString does: at least one digit after the point, and
 // exponents as 1.0E10.
 func formatDouble(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "NaN"
+	case math.IsInf(v, 0):
+		return map[bool]string{true: "Infinity", false: "-Infinity"}[v > 0]
+	}
 	if a := math.Abs(v); v != 0 && (a >= 1e7 || a < 1e-3) {
 		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'E', -1, 64), "E")
 		if !strings.Contains(mantissa, ".") {

@@ -102,7 +102,7 @@ func parseLine(table string, f []string) (*Key, error) {
 	if k.validate, err = parseValidator(f[3], k); err != nil {
 		return nil, err
 	}
-	k.distinct = k.Type == List && strings.HasPrefix(k.valid, "[") && k.valid != replicaPairs
+	k.distinct = k.Type == List && strings.Contains(k.valid, "duplicates rejected") // Kafka rejects by removing
 	if k.Synonyms, err = parseSynonyms(f[6]); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package configdef
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func parseRange(text string) (validator, error) {
 	}
 	return func(v any) string {
 		n := number(v)
-		if n < low {
+		if n < low || math.IsNaN(n) {
 			return "Value must be at least " + lowText
 		}
 		if highText != "" && n > high {
