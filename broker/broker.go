@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -109,7 +108,7 @@ func (b *Broker) openStorage() error {
 }
 
 func (b *Broker) openManager() (*storage.Manager, error) {
-	o, err := managerOptions(&b.o, b.dirFailed)
+	o, err := managerOptions(&b.o, b.dirFailed, b.replicaDamaged)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +180,7 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		NumPartitions: b.groupPartitions, Image: b.node.Image,
 	})
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
-	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, &wakeOnImage{lifecycle: b.lifecycle, told: -1}, b.settled} {
+	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, b.settled, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
 		b.node.Register(p)
 	}
 	deps.Replicas, deps.Groups = b.replicas, b.groups
@@ -269,7 +268,8 @@ func (b *Broker) join(ctx, background context.Context, sockets []socket) error {
 	l := b.lifecycle
 	l.controllers, l.cfg, l.clusterID, l.images, l.log = b.controllers, b.cfg, b.manager.ClusterID(), b.node, b.log
 	l.listeners = registrationListeners(b.cfg, sockets)
-	l.offline = b.offlineDirs
+	l.offline, l.ready = b.offlineDirs, b.ready
+	b.placement.told = l.wake
 	for _, d := range b.manager.Dirs() {
 		if d.HoldsLogs && d.Err == nil {
 			l.directories = append(l.directories, d.ID)
@@ -299,19 +299,23 @@ func (b *Broker) join(ctx, background context.Context, sockets []socket) error {
 	return b.serve(sockets, false)
 }
 
-// awaitUnfencedImage waits until this broker's own image says that it serves: a client's first Metadata must list it.
+// awaitUnfencedImage waits until this broker's own image says that it serves, and all its parts have taken that over: a
+// client's first Metadata must list it, and its first produce find the leaders that it lists.
 func (b *Broker) awaitUnfencedImage(ctx context.Context) error {
-	for !b.node.Image().Cluster.Alive(b.cfg.Node.ID) {
+	for {
+		offset, moved := b.settled.load() // before the image: what comes later closes moved
+		img := b.node.Image()
+		if img.Cluster.Alive(b.cfg.Node.ID) && offset >= img.Provenance.Offset {
+			return nil
+		}
 		select {
-		case <-b.loaded.published():
+		case <-moved:
 		case err := <-b.failed:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Millisecond):
 		}
 	}
-	return nil
 }
 
 // fail reports the first reason why the node cannot go on.

@@ -30,6 +30,7 @@ type testNode struct {
 	dir     string
 	port    int
 	options []string
+	fs      vfs.FS // vfs.Real when nil
 	broker  *Broker
 	stopped bool
 }
@@ -75,9 +76,12 @@ func (n *testNode) config() *config.Config {
 }
 
 func (n *testNode) open(ctx context.Context) (*Broker, error) {
-	c := n.config()
+	c, fsys := n.config(), n.fs
+	if fsys == nil {
+		fsys = vfs.Real()
+	}
 	return Start(ctx, Options{
-		Config: c, FS: vfs.Real(), Logger: slog.New(slog.DiscardHandler), Version: "test", FormatOutput: io.Discard,
+		Config: c, FS: fsys, Logger: slog.New(slog.DiscardHandler), Version: "test", FormatOutput: io.Discard,
 		Format: &kraft.Formatter{
 			FS: vfs.Real(), NodeID: c.Node.ID, ClusterID: protocol.RandomUUID().String(), LogDirs: c.Storage.Dirs, MetadataDir: c.Storage.Dirs[0],
 			Controller: true, ListenerName: "CONTROLLER", Standalone: true, Now: time.Now,

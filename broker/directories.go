@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,8 +21,12 @@ type assignments struct {
 	epoch       func() int64
 	log         *slog.Logger
 
+	// told is called after each answer of the controller.
+	told func()
+
 	mu      sync.Mutex
 	pending map[replicaID]protocol.UUID
+	sending bool // some have been taken from pending and are not answered yet
 	kick    chan struct{}
 }
 
@@ -46,7 +51,15 @@ func (a *assignments) placed(topic protocol.UUID, tp image.TopicPartition, dir p
 	}
 }
 
-// run tells the controller until ctx ends. What arrives while a request is under way goes with the next.
+// idle tells whether the controller knows all that there is to tell.
+func (a *assignments) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.pending) == 0 && !a.sending
+}
+
+// run tells the controller until ctx ends. What arrives while a request is under way goes with the next. Before the
+// registration there is nothing that the controller would take.
 func (a *assignments) run(ctx context.Context) {
 	for {
 		select {
@@ -54,8 +67,27 @@ func (a *assignments) run(ctx context.Context) {
 			return
 		case <-a.kick:
 		}
-		for a.send(ctx) {
+		for again := true; again; {
+			if a.epoch() < 0 {
+				if !pause(ctx, retryBackoff) {
+					return
+				}
+				continue
+			}
+			again = a.send(ctx)
 		}
+	}
+}
+
+// pause waits; false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -74,7 +106,25 @@ func (a *assignments) take() map[replicaID]protocol.UUID {
 		out[id] = dir
 		delete(a.pending, id)
 	}
+	a.sending = len(out) > 0
 	return out
+}
+
+// answered takes back what a stale registration did not get through, unless something newer is known.
+func (a *assignments) answered(batch map[replicaID]protocol.UUID, again bool) {
+	a.mu.Lock()
+	a.sending = false
+	if again {
+		for id, dir := range batch {
+			if _, newer := a.pending[id]; !newer {
+				a.pending[id] = dir
+			}
+		}
+	}
+	a.mu.Unlock()
+	if a.told != nil {
+		a.told()
+	}
 }
 
 // send tells the controller some of what is pending and returns whether there was something. A refusal is logged: the
@@ -92,9 +142,15 @@ func (a *assignments) send(ctx context.Context) bool {
 		return ok && x.ErrorCode == kerr.NotController.Code
 	})
 	if err != nil {
+		a.answered(batch, true)
 		return false // ctx ended
 	}
 	x, _ := resp.(*kmsg.AssignReplicasToDirsResponse)
+	stale := x.ErrorCode == kerr.StaleBrokerEpoch.Code || x.ErrorCode == kerr.BrokerIDNotRegistered.Code
+	a.answered(batch, stale)
+	if stale {
+		return pause(ctx, retryBackoff) // the lifecycle registers again
+	}
 	if err := kerr.ErrorForCode(x.ErrorCode); err != nil {
 		a.log.Warn("controller refuses the directories of replicas", "replicas", len(batch), "error", err)
 	}

@@ -28,8 +28,10 @@ type lifecycle struct {
 	directories []protocol.UUID
 	// offline are the directories that failed while the broker ran.
 	offline func() []protocol.UUID
-	images  image.Source
-	log     *slog.Logger
+	// ready tells whether the broker can serve what the metadata up to its registration gives it; nil for at once.
+	ready  func() bool
+	images image.Source
+	log    *slog.Logger
 
 	incarnation protocol.UUID
 	// previousEpoch is that of the clean-shutdown file, -1 without one.
@@ -158,7 +160,7 @@ func (l *lifecycle) heartbeat(ctx context.Context) (again bool, err error) {
 	req.SetVersion(2)
 	req.BrokerID, req.BrokerEpoch = l.cfg.Node.ID, l.Epoch()
 	req.CurrentMetadataOffset = offset
-	req.WantFence = offset < l.Epoch()
+	req.WantFence = offset < l.Epoch() || l.ready != nil && !l.ready()
 	req.WantShutdown = stopping
 	for _, d := range l.offline() {
 		req.OfflineLogDirs = append(req.OfflineLogDirs, d)

@@ -1,8 +1,10 @@
 package broker
 
 import (
-	"sync"
+	"errors"
 	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"gregor/broker/api"
 	"gregor/kraft/image"
@@ -21,9 +23,7 @@ type logLoading struct {
 	fail    func(error)
 	done    chan struct{} // closed when the logs are loaded
 
-	img   atomic.Pointer[image.Image] // the first one
-	mu    sync.Mutex
-	moved chan struct{} // closed at the next image
+	img atomic.Pointer[image.Image] // the first one
 }
 
 // configWhileLoading is the config of a topic when its logs are opened: the cleaner and retention start before the
@@ -52,7 +52,6 @@ func (l *logLoading) Name() string { return "log loading" }
 func (l *logLoading) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
 	select {
 	case <-l.done:
-		l.tell()
 		return
 	default:
 	}
@@ -65,7 +64,6 @@ func (l *logLoading) Publish(_ *image.Delta, img *image.Image, _ image.Manifest)
 		return
 	}
 	close(l.done)
-	l.tell()
 }
 
 // stray tells whether the cluster does not know a log as a replica of this broker.
@@ -79,25 +77,6 @@ func (l *logLoading) stray(img *image.Image, p storage.TopicPartition, id [16]by
 	}
 	reg := topic.Partition(p.Partition)
 	return reg == nil || !reg.HasReplica(l.nodeID)
-}
-
-// published is closed at the next image.
-func (l *logLoading) published() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.moved == nil {
-		l.moved = make(chan struct{})
-	}
-	return l.moved
-}
-
-func (l *logLoading) tell() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.moved != nil {
-		close(l.moved)
-		l.moved = nil
-	}
 }
 
 // wakeOnImage lets the lifecycle see at once that its metadata has caught up: once for each registration, since a
@@ -142,6 +121,31 @@ func (b *Broker) dirFailed(d storage.DirInfo) {
 	b.fail(d.Err)
 }
 
+// replicaDamaged is told when a file of a replica turns out to be damaged. The controller learns of failed directories
+// only; that a single replica is lost is said by the directory that it is in: none (DirectoryLost, KIP-858). The replica
+// leaves the in-sync set then and is no leader, until a start finds it whole.
+func (b *Broker) replicaDamaged(r storage.DamagedReplica) {
+	id := protocol.UUID(r.TopicID)
+	if b.placement == nil {
+		return
+	}
+	if id.IsZero() {
+		topic := b.node.Image().Topics.ByName(r.Topic)
+		if topic == nil {
+			return
+		}
+		id = topic.ID
+	}
+	b.placement.placed(id, image.TopicPartition{Topic: r.Topic, Partition: r.Partition}, protocol.DirectoryLost)
+}
+
+// ready tells whether this node has taken over its replicas, and the controller knows where they are: only then can it
+// be asked for. A replica whose directory was lost, and is found again, could not be elected at the unfencing otherwise.
+func (b *Broker) ready() bool {
+	offset, _ := b.settled.load()
+	return offset >= b.lifecycle.Epoch() && b.placement.idle()
+}
+
 // offlineDirs are the ids of directories that failed.
 func (b *Broker) offlineDirs() []protocol.UUID {
 	var out []protocol.UUID
@@ -160,6 +164,9 @@ type logDirs struct{ manager *storage.Manager }
 func (l logDirs) DescribeDirs() []api.LogDir {
 	var out []api.LogDir
 	for _, d := range l.manager.Describe() {
+		if d.Err != nil {
+			d.Err = errors.Join(kerr.KafkaStorageError, d.Err)
+		}
 		out = append(out, api.LogDir{Path: d.Path, Err: d.Err, TotalBytes: d.TotalBytes, UsableBytes: d.UsableBytes, Cordoned: d.Cordoned, Logs: d.Logs, FutureLogs: d.FutureLogs})
 	}
 	return out

@@ -45,7 +45,7 @@ func topicConfig(c *config.Config, overrides map[string]string) (storage.LogConf
 	return storage.DefaultLogConfig().With(all)
 }
 
-func managerOptions(o *Options, failed func(storage.DirInfo)) (storage.ManagerOptions, error) {
+func managerOptions(o *Options, failed func(storage.DirInfo), damaged func(storage.DamagedReplica)) (storage.ManagerOptions, error) {
 	c := o.Config
 	defaults, err := topicConfig(c, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func managerOptions(o *Options, failed func(storage.DirInfo)) (storage.ManagerOp
 			ProducerExpiryMillis: int64(c.Producers.IDExpirationCheckMillis), InitialRetentionMillis: c.Storage.InitialTaskDelayMillis,
 		},
 		ProducerExpirationMillis: int64(c.Producers.IDExpirationMillis), VerifyTransactions: true,
-		DirFailed: failed, Logger: o.Logger,
+		DirFailed: failed, ReplicaDamaged: damaged, Logger: o.Logger,
 	}, nil
 }
 

@@ -200,7 +200,7 @@ func TestReadErrorFailsTheLog(t *testing.T) {
 	}
 }
 
-func TestDamageBelowTheRecoveryPointIsReportedNotCut(t *testing.T) {
+func TestDamageBelowTheRecoveryPointTakesTheReplicaOfflineAndIsNotCut(t *testing.T) {
 	mem := vfs.NewMem()
 	o := testOptions(mem)
 	o.Config.IndexIntervalBytes = 100
@@ -221,8 +221,18 @@ func TestDamageBelowTheRecoveryPointIsReportedNotCut(t *testing.T) {
 	if !errors.As(err, &corrupt) || !errors.Is(err, ErrCorrupt) || corrupt.Position != size*20 && corrupt.Position != 0 {
 		t.Fatalf("got %v", err)
 	}
-	if l.Err() != nil || l.State().LogEndOffset != 50 {
-		t.Errorf("the log reacted: %v, end %d", l.Err(), l.State().LogEndOffset)
+	if !errors.Is(l.Damage(), ErrStorage) || !errors.As(l.Err(), &corrupt) || l.State().LogEndOffset != 50 {
+		t.Errorf("the log says %v, end %d", l.Err(), l.State().LogEndOffset)
+	}
+	if _, err := l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 0, AppendOptions{LogAppendTimeMillis: -1}); !errors.As(err, &corrupt) {
+		t.Errorf("an append answers %v", err)
+	}
+	if err := l.TruncateTo(3); !errors.As(err, &corrupt) {
+		t.Errorf("a truncation answers %v", err)
+	}
+	must(t, l.Close())
+	if n := int64(len(readFile(t, mem, "00000000000000000000.log"))); n != size*50 {
+		t.Errorf("%d bytes are left of %d", n, size*50)
 	}
 }
 

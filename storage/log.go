@@ -28,6 +28,7 @@ type Log struct {
 	observer atomic.Pointer[func(*State)]
 
 	failure  atomic.Pointer[StorageError] // set once; the log writes nothing more
+	damage   atomic.Pointer[StorageError] // set once; the log is neither read nor changed any more, see markDamaged
 	reported atomic.Bool                  // Events.Failed has been told
 
 	mu sync.Mutex // the writer's lock
@@ -80,12 +81,13 @@ func (l *Log) Dir() string {
 // TopicID returns the topic's id, zero when it is not known.
 func (l *Log) TopicID() [16]byte { return l.topicID.get() }
 
-// Err returns the failure that made the log stop writing, nil while there is none.
+// Err returns why the log is out of service: the failure that made it stop writing, or its damage; nil while there is
+// neither.
 func (l *Log) Err() error {
 	if f := l.failure.Load(); f != nil {
 		return f
 	}
-	return nil
+	return l.Damage()
 }
 
 // SetObserver sets a function that is called with each newly published State whose offsets differ from the one
@@ -132,8 +134,11 @@ func rollJitter(c LogConfig) int64 {
 
 func nowMillis() int64 { return time.Now().UnixMilli() }
 
-// fail latches a failure of the file system. The first one counts.
+// fail latches a failure of the file system, or damage that an operation met. The first one counts.
 func (l *Log) fail(op string, cause error) error {
+	if isDamage(cause) {
+		return l.markDamaged(op, cause)
+	}
 	f := &StorageError{Op: op, Dir: l.opts.Dir, Cause: cause}
 	if l.failure.CompareAndSwap(nil, f) {
 		l.log.Error("Log storage failed", "dir", l.opts.Dir, "operation", op, "error", cause)
@@ -156,6 +161,9 @@ func (l *Log) report() {
 // usable returns why the log cannot be written to, if so.
 func (l *Log) usable() error {
 	if f := l.failure.Load(); f != nil {
+		return f
+	}
+	if f := l.damage.Load(); f != nil {
 		return f
 	}
 	if l.w.closed {
@@ -409,14 +417,14 @@ func (l *Log) closeClean() error {
 	if err := l.topicID.flush(); err != nil {
 		return err
 	}
-	if err := w.active.SealLater(); err != nil {
+	if err := l.unlessDamaged(w.active.SealLater()); err != nil {
 		return err
 	}
 	trim := w.active.Trim
 	if l.config.Load().KeepActiveIndexSize {
 		trim = w.active.WriteIndexes
 	}
-	if err := trim(); err != nil {
+	if err := l.unlessDamaged(trim()); err != nil {
 		return err
 	}
 	if err := l.flush.syncSegments(w.segments); err != nil {

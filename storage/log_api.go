@@ -39,6 +39,10 @@ type Events struct {
 	// takes the log directory offline. It may be on the log's own background work, so it must not wait for the log:
 	// closing it is for another goroutine.
 	Failed func(l *Log, err error)
+	// Damaged is told once when a file turns out to hold something else than what was written; the log answers ErrStorage
+	// from then on, the others of its directory go on. It may be called with the writer's lock held: it must not wait and
+	// not call the log.
+	Damaged func(l *Log, err error)
 	// RecoveryPointLowered is asked, with the writer's lock held, to make a lower recovery point durable before a
 	// truncation changes the files, because offsets above it will be written anew. An error stops the truncation.
 	// It must not call the log, except State.

@@ -138,7 +138,7 @@ func (c cleanable) View() cleaner.View {
 
 // Check implements cleaner.Log.
 func (c cleanable) Check(v *cleaner.View) error {
-	if c.l.failure.Load() != nil || c.l.state.Load().generation != v.Generation || !c.l.config.Load().CleanupCompact {
+	if c.l.Err() != nil || c.l.state.Load().generation != v.Generation || !c.l.config.Load().CleanupCompact {
 		return cleaner.ErrAborted
 	}
 	return nil

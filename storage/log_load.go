@@ -332,7 +332,7 @@ func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) 
 	if err != nil {
 		return segment.Recovered{}, err
 	}
-	r, err := s.Recover(func(b record.Batch) error {
+	r, err := s.Recover(ld.durable(), func(b record.Batch) error {
 		if b.Magic() >= 2 && b.LeaderEpoch() > ld.l.epochs.latest() {
 			ld.l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 		}
@@ -354,6 +354,15 @@ func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) 
 	}
 	ld.recovered = append(ld.recovered, s)
 	return r, p.TakeSnapshot()
+}
+
+// durable is the offset below which the log was on disk whole: a crash tears only what lies above the recovery point, and
+// a clean stop nothing.
+func (ld *loader) durable() int64 {
+	if ld.l.opts.HadCleanShutdown {
+		return math.MaxInt64
+	}
+	return ld.l.opts.RecoveryPoint
 }
 
 // producersAt returns the producer states at the base of a segment.

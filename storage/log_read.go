@@ -28,8 +28,8 @@ func (l *Log) Read(offset int64, maxBytes int, upTo Bound, minOneBatch bool) (Fe
 // onState runs a read on the newest view, and again on a newer one when the files changed under it.
 func (l *Log) onState(read func(s *State) error) error {
 	for attempt := 1; ; attempt++ {
-		if f := l.failure.Load(); f != nil {
-			return f
+		if err := l.Err(); err != nil {
+			return err
 		}
 		s := l.state.Load()
 		err := read(s)
@@ -50,11 +50,11 @@ func (l *Log) onState(read func(s *State) error) error {
 	}
 }
 
-// readError sorts the errors of reads: damaged bytes are an ErrCorrupt; what the file system answers fails the
-// log.
+// readError sorts the errors of reads: damaged bytes take the replica offline, what the file system answers the
+// directory.
 func (l *Log) readError(err error) error {
 	switch {
-	case errors.Is(err, segment.ErrRangeGone), errors.Is(err, record.ErrLimit), errors.Is(err, ErrCorrupt), errors.Is(err, ErrStorage):
+	case errors.Is(err, segment.ErrRangeGone), errors.Is(err, record.ErrLimit), errors.Is(err, ErrStorage):
 		return err
 	}
 	err = l.fail("read", err)
@@ -207,7 +207,7 @@ func (l *Log) readBatches(offset int64, buf []byte, maxBytes int, upTo Bound) ([
 		}
 		if err != nil {
 			file, position := f.Range.Source()
-			return nil, &CorruptError{File: file, Position: position + int64(whole), Cause: err}
+			return nil, l.readError(&CorruptError{File: file, Position: position + int64(whole), Cause: err})
 		}
 		whole += len(b)
 	}

@@ -63,7 +63,10 @@ type ManagerOptions struct {
 	// DirFailed is told once for each directory that goes offline after OpenManager (before, Dirs tells). It runs
 	// on a goroutine of its own, so that it may call the Manager.
 	DirFailed func(d DirInfo)
-	Logger    *slog.Logger // nil for none
+	// ReplicaDamaged is told of each replica that goes offline alone, on a goroutine of its own as well; also while Load
+	// runs.
+	ReplicaDamaged func(r DamagedReplica)
+	Logger         *slog.Logger // nil for none
 }
 
 // Defaults of ManagerOptions.
@@ -120,8 +123,9 @@ type Manager struct {
 	mu       sync.RWMutex
 	current  map[TopicPartition]placedLog
 	future   map[TopicPartition]placedLog
-	lost     map[TopicPartition]*logDir // replicas in directories that failed after they were loaded
-	doomed   map[string]struct{}        // paths of directories waiting for their removal
+	lost     map[TopicPartition]*logDir  // replicas in directories that failed after they were loaded
+	unopened map[TopicPartition]unopened // replicas that are damaged so that they cannot be opened
+	doomed   map[string]struct{}         // paths of directories waiting for their removal
 
 	ctx    context.Context //nolint:containedctx // lifetime of the background goroutines, ended by Shutdown
 	cancel context.CancelFunc
@@ -250,6 +254,7 @@ func (m *Manager) logOptions(d *logDir, p TopicPartition, name string, c LogConf
 		ProducerExpirationMillis: m.o.ProducerExpirationMillis, VerifyTransactions: m.o.VerifyTransactions,
 		Events: Events{
 			Failed:               func(_ *Log, err error) { m.dirFailed(d, err) },
+			Damaged:              func(l *Log, err error) { m.logDamaged(d, l, err) },
 			RecoveryPointLowered: func(l *Log, offset int64) error { return d.lowerRecoveryPoint(p, l, offset) },
 		},
 		Logger: m.log,
@@ -281,6 +286,9 @@ func (m *Manager) Describe() []DirDescription {
 			}
 			m.mu.RLock()
 			for p, l := range d.logs {
+				if l.Damage() != nil {
+					continue // offline, as those of an offline directory
+				}
 				if m.current[p].log == l {
 					desc.Logs = append(desc.Logs, l)
 				} else {

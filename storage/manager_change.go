@@ -66,9 +66,13 @@ func (m *Manager) CreateFutureLog(topic string, partition int32, c LogConfig, di
 func (m *Manager) dirsFor(p TopicPartition, id [16]byte) ([]*logDir, error) {
 	m.mu.RLock()
 	lostIn, lost := m.lost[p]
+	damaged, closed := m.unopened[p]
 	m.mu.RUnlock()
-	if lost {
+	switch {
+	case lost:
 		return nil, lostIn.err()
+	case closed:
+		return nil, damaged.err
 	}
 	var offline *logDir
 	for _, d := range m.dirs {
@@ -160,7 +164,12 @@ func (m *Manager) DeleteLogs(partitions []TopicPartition) error {
 		now, exists := m.current[p]
 		future, moving := m.future[p]
 		lostIn, lost := m.lost[p]
+		damaged, closed := m.unopened[p]
 		m.mu.RUnlock()
+		if closed {
+			touched[damaged.dir] = struct{}{}
+			errs = errors.Join(errs, m.deleteUnopened(p, damaged))
+		}
 		if exists {
 			touched[now.dir] = struct{}{}
 			errs = errors.Join(errs, m.renameAway(p, now))

@@ -57,6 +57,7 @@ func (d *logDir) collect(what offsetsIn) map[TopicPartition]int64 {
 			offsets[p] = offset
 		}
 	}
+	d.keepUnopened(what.file, offsets)
 	return offsets
 }
 

@@ -30,10 +30,11 @@ type logDir struct {
 	lock    io.Closer
 	failure atomic.Pointer[error]
 
-	hadCleanShutdown bool                    // the last stop was clean
-	loadComplete     bool                    // every log has been loaded (and recovered, if need be)
-	placing          *sync.RWMutex           // Manager.mu
-	logs             map[TopicPartition]*Log // guarded by placing; current and future ones
+	hadCleanShutdown bool                        // the last stop was clean
+	loadComplete     bool                        // every log has been loaded (and recovered, if need be)
+	placing          *sync.RWMutex               // Manager.mu
+	logs             map[TopicPartition]*Log     // guarded by placing; current and future ones
+	unopened         map[TopicPartition]unopened // Manager.unopened
 
 	// checkpoints is held while a checkpoint file is written.
 	checkpoints sync.Mutex
@@ -63,7 +64,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	m := &Manager{
 		o: o, fs: o.FS, log: o.Logger,
 		current: map[TopicPartition]placedLog{}, future: map[TopicPartition]placedLog{},
-		lost: map[TopicPartition]*logDir{}, doomed: map[string]struct{}{},
+		lost: map[TopicPartition]*logDir{}, unopened: map[TopicPartition]unopened{}, doomed: map[string]struct{}{},
 	}
 	m.o.Intervals = o.Intervals.withDefaults()
 	m.o.RecoveryThreads = max(o.RecoveryThreads, 1)
@@ -88,6 +89,9 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 		}
 	}
 	m.dirs, m.clusterID = e.dirs, e.clusterID
+	for _, d := range m.dirs {
+		d.unopened = m.unopened
+	}
 	if o.Cleaner != nil {
 		m.cleaner = cleaner.NewPool(compacted{m}, *o.Cleaner, m.log)
 	}

@@ -198,7 +198,11 @@ func (ld *dirLoader) one(f found) error {
 	opts.LogStartOffset = ld.offsets.logStart[f.partition]
 	opts.CleanedTo = ld.offsets.cleanedTo[f.partition]
 	l, err := OpenLog(opts)
-	if err != nil {
+	switch {
+	case err != nil && isReplicasOwn(err):
+		ld.leaveDamaged(f, err)
+		return nil
+	case err != nil:
 		m.dirFailed(d, fmt.Errorf("loading %s: %w", opts.Dir, err))
 		return nil
 	}
@@ -208,7 +212,7 @@ func (ld *dirLoader) one(f found) error {
 		l.CloseUnclean()
 		return nil
 	}
-	if f.kind == DirCurrent && ld.o.IsStray != nil && ld.o.IsStray(f.partition, l.TopicID()) {
+	if ld.o.IsStray != nil && ld.o.IsStray(f.partition, l.TopicID()) {
 		ld.setAside(f.partition, l)
 		return nil
 	}

@@ -242,7 +242,10 @@ func (h *fetch) partition(w *fetchWork, t *fetchTarget) (*replica.Partition, err
 		return nil, kerr.InconsistentTopicID // made again under its old name since the session began
 	}
 	part := h.parts.Lookup(t.topic, t.want.Index)
-	if part == nil || w.req.ReplicaID >= 0 && !slices.Contains(topic.Partition(t.want.Index).Replicas, w.req.ReplicaID) {
+	if part == nil {
+		return nil, h.parts.Missing(t.topic, t.want.Index)
+	}
+	if w.req.ReplicaID >= 0 && !slices.Contains(topic.Partition(t.want.Index).Replicas, w.req.ReplicaID) {
 		return nil, kerr.NotLeaderForPartition // also to a follower that is not, or not yet, one of the replicas
 	}
 	return part, nil

@@ -86,7 +86,7 @@ func (h *listOffsets) code(version int16, err error) int16 {
 }
 
 // lookup finds the replica of a partition on this broker: UNKNOWN_TOPIC_OR_PARTITION when the cluster has no such
-// partition, NOT_LEADER_OR_FOLLOWER when it is elsewhere.
+// partition, NOT_LEADER_OR_FOLLOWER when it is elsewhere, KAFKA_STORAGE_ERROR when it is offline.
 func lookup(img *image.Image, parts Replicas, topic string, partition int32) (*replica.Partition, error) {
 	if img.Topics.Partition(topic, partition) == nil {
 		return nil, kerr.UnknownTopicOrPartition
@@ -94,7 +94,7 @@ func lookup(img *image.Image, parts Replicas, topic string, partition int32) (*r
 	if part := parts.Lookup(topic, partition); part != nil {
 		return part, nil
 	}
-	return nil, kerr.NotLeaderForPartition
+	return nil, parts.Missing(topic, partition)
 }
 
 // firstVersionOf is the first version that knows each special timestamp.

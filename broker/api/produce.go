@@ -36,9 +36,10 @@ type produce struct {
 	work   sync.Pool // *produceWork
 }
 
-// Replicas finds the replica of a partition on this broker; nil when there is none.
+// Replicas finds the replica of a partition on this broker; nil when there is none, and then Missing is the error.
 type Replicas interface {
 	Lookup(topic string, partition int32) *replica.Partition
+	Missing(topic string, partition int32) error
 }
 
 // produceWork is the memory of one request; it is reused.
@@ -188,7 +189,7 @@ func (h *produce) partition(a appendCall) (*replica.Partition, error) {
 	}
 	part := h.parts.Lookup(a.topic, a.index)
 	if part == nil {
-		return nil, kerr.NotLeaderForPartition
+		return nil, h.parts.Missing(a.topic, a.index)
 	}
 	return part, nil
 }

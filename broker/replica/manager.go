@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"gregor/kraft/image"
 	"gregor/protocol"
 	"gregor/storage"
@@ -42,6 +44,7 @@ type Options struct {
 type Manager struct {
 	o          Options
 	partitions sync.Map // image.TopicPartition -> *Partition
+	offline    sync.Map // image.TopicPartition -> error: replicas that could not be opened because of their storage
 }
 
 // NewManager returns a manager without replicas.
@@ -60,6 +63,15 @@ func (m *Manager) Lookup(topic string, partition int32) *Partition {
 	return found
 }
 
+// Missing is the error for a partition of the cluster whose replica Lookup does not find: KAFKA_STORAGE_ERROR when it is
+// on this broker and its disk or its files are at fault, else NOT_LEADER_OR_FOLLOWER.
+func (m *Manager) Missing(topic string, partition int32) error {
+	if err, ok := m.offline.Load(image.TopicPartition{Topic: topic, Partition: partition}); ok {
+		return err.(error) //nolint:forcetypeassert // nothing else is stored
+	}
+	return kerr.NotLeaderForPartition
+}
+
 // All returns the replicas of this broker, in no order.
 func (m *Manager) All() []*Partition {
 	var out []*Partition
@@ -73,8 +85,8 @@ func (m *Manager) All() []*Partition {
 }
 
 // Publish implements image.Publisher: replicas are deleted, created and given their roles. A replica whose log
-// cannot be opened is logged and left out: requests for it are answered NOT_LEADER_OR_FOLLOWER, and the others
-// of the change go on.
+// cannot be opened is logged and left out: requests for it are answered as Missing says, and the others of the change
+// go on.
 func (m *Manager) Publish(delta *image.Delta, img *image.Image, _ image.Manifest) {
 	if topics := delta.Topics(); topics != nil {
 		local := topics.LocalChanges(m.o.NodeID)
@@ -99,6 +111,7 @@ func (m *Manager) remove(d image.LocalDelete) {
 		return // a newer topic of that name
 	}
 	m.partitions.Delete(key)
+	m.offline.Delete(key)
 	if p != nil {
 		p.stop()
 	}
@@ -108,7 +121,14 @@ func (m *Manager) remove(d image.LocalDelete) {
 }
 
 func (m *Manager) applyRole(img *image.Image, r image.LocalReplica) {
-	if err := m.tryRole(img, r); err != nil {
+	key := image.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+	err := m.tryRole(img, r)
+	if errors.Is(err, storage.ErrStorage) {
+		m.offline.Store(key, mapped(err))
+	} else {
+		m.offline.Delete(key)
+	}
+	if err != nil {
 		m.o.Logger.Error("cannot bring a replica up", "topic", r.Topic, "partition", r.Partition, "error", err)
 	}
 }

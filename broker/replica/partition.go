@@ -159,8 +159,12 @@ func (p *Partition) advance(r *role) error {
 	return nil
 }
 
-// leader returns the role if this broker leads the partition and the client's epoch is the current one.
+// leader returns the role if this broker leads the partition and the client's epoch is the current one. A replica that
+// is offline (its directory failed, or a file of it is damaged) is KAFKA_STORAGE_ERROR whatever its role.
 func (p *Partition) leader(clientEpoch int32) (*role, error) {
+	if err := p.log.Err(); err != nil {
+		return nil, mapped(err)
+	}
 	r := p.role.Load()
 	if err := checkEpoch(r, clientEpoch); err != nil {
 		return nil, err

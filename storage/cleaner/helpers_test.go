@@ -41,6 +41,7 @@ type fakeLog struct {
 	notice   func(op string)
 
 	failed    error
+	damaged   error
 	deletions int
 }
 
@@ -235,6 +236,13 @@ func (l *fakeLog) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed, l.aborted = err, true
+}
+
+// Damaged implements Log.
+func (l *fakeLog) Damaged(_ *View, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.damaged = err
 }
 
 // fakeLogs lists logs.

@@ -37,6 +37,8 @@ type Log interface {
 	DeleteOldSegments(now time.Time) error
 	// Fail reports that a file operation on the log failed.
 	Fail(err error)
+	// Damaged reports that a file of the view is not what was written.
+	Damaged(v *View, err error)
 }
 
 // Logs lists the logs that have cleanup.policy=compact now.

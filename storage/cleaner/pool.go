@@ -310,14 +310,18 @@ func (p *Pool) failedLocked(l Log, v *View, err error) {
 	if aborted(err) || l.Check(v) != nil {
 		return
 	}
-	damaged := errors.Is(err, segment.ErrCorrupt) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, segment.ErrOffsetOverflow)
-	if !damaged && !errors.Is(err, record.ErrLimit) {
+	limited := errors.Is(err, record.ErrLimit)
+	damaged := !limited && (errors.Is(err, segment.ErrCorrupt) || errors.Is(err, record.ErrCorrupt))
+	if !damaged && !limited && !errors.Is(err, segment.ErrOffsetOverflow) {
 		p.log.Error("Cannot clean a log: its directory fails", "log", l.Name(), "dir", l.Dir(), "error", err)
 		l.Fail(err)
 		return
 	}
 	p.log.Error("Cannot clean a log: it is uncleanable from now on", "log", l.Name(), "dir", l.Dir(), "error", err)
 	p.uncleanable[l] = err
+	if damaged {
+		l.Damaged(v, err)
+	}
 }
 
 func (p *Pool) report(t *target, s *Stats, end int64) {

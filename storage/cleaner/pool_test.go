@@ -243,6 +243,9 @@ func TestDamagedLogIsUncleanableAndSaysWhere(t *testing.T) {
 		if !errors.As(m.Uncleanable[0].Err, &corrupt) || corrupt.File != name || corrupt.Position != int64(3*size) {
 			t.Errorf("%v", m.Uncleanable[0].Err)
 		}
+		if !errors.Is(l.damaged, m.Uncleanable[0].Err) || other.damaged != nil {
+			t.Errorf("the logs are told %v and %v", l.damaged, other.damaged)
+		}
 		if got := out.String(); strings.Count(got, "uncleanable") != 1 || !strings.Contains(got, name) {
 			t.Errorf("log lines: %s", got)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"gregor/storage/vfs"
 )
@@ -73,7 +74,7 @@ func (r *Range) ReadAt(p []byte, off int64) (int, error) {
 	switch {
 	case int64(n) < want:
 		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
+			err = r.cutShort(off + int64(n))
 		}
 		r.s.failed(err)
 		return n, err
@@ -99,7 +100,20 @@ func (r *Range) SendTo(dstFd uintptr, off int64, n int) (int, error) {
 	if r.s.truncatedSince(r.generation, r.position+int64(r.len)) {
 		return 0, ErrRangeGone
 	}
-	return sendfile(dstFd, srcFd, r.position+off, n)
+	sent, err := sendfile(dstFd, srcFd, r.position+off, n)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = r.cutShort(off)
+		r.s.failed(err)
+	case errors.Is(err, syscall.EIO): // of the file: sockets have other errors
+		r.s.failed(err)
+	}
+	return sent, err
+}
+
+// cutShort says that the file ends before the range does: somebody has cut it.
+func (r *Range) cutShort(off int64) error {
+	return &CorruptError{File: r.s.log.Name(), Position: r.position + off, Cause: io.ErrUnexpectedEOF}
 }
 
 // AdviseSequential tells the kernel to read ahead, once per descriptor; for readers far behind the end.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -23,10 +24,11 @@ type Recovered struct {
 }
 
 // Recover reads the whole segment, cuts it at the first byte that is not part of a valid batch (length, magic,
-// CRC, ascending offsets), and builds the indexes anew. visit sees every valid batch; of one larger than
-// recoverBufferBytes only the header, which is never a control batch. An error of visit stops the recovery and
-// is returned. By the writer.
-func (s *Segment) Recover(visit func(b record.Batch) error) (Recovered, error) {
+// CRC, ascending offsets), and builds the indexes anew. What lies below the offset durable is known to have been on disk
+// whole: damage there is no crash's, and nothing is cut; it is a *CorruptError. Zeros are cut all the same: they are
+// reserved blocks. visit sees every valid batch; of one larger than recoverBufferBytes only the header, which is never a
+// control batch. An error of visit stops the recovery and is returned. By the writer.
+func (s *Segment) Recover(durable int64, visit func(b record.Batch) error) (Recovered, error) {
 	fileBytes, err := s.log.Size()
 	if err != nil {
 		return Recovered{}, err
@@ -55,6 +57,11 @@ func (s *Segment) Recover(visit func(b record.Batch) error) (Recovered, error) {
 		}
 	}
 	if v.at < fileBytes {
+		if v.last+1 < durable {
+			if zeros, err := v.onlyZeros(fileBytes); err != nil || !zeros {
+				return Recovered{}, errors.Join(err, &CorruptError{File: s.log.Name(), Position: v.at, Cause: v.cause()})
+			}
+		}
 		if err := s.log.Truncate(v.at); err != nil {
 			return Recovered{}, err
 		}
@@ -143,6 +150,30 @@ func (v *validator) next() (record.Batch, int64, error) {
 	v.last = b.LastOffset()
 	v.at += int64(size)
 	return b, position, nil
+}
+
+// cause is why the scan ended before the end of the file.
+func (v *validator) cause() error {
+	if v.damage != nil {
+		return v.damage
+	}
+	return record.ErrTruncated
+}
+
+// onlyZeros tells whether nothing but zeros follows the last valid batch.
+func (v *validator) onlyZeros(end int64) (bool, error) {
+	piece := make([]byte, recoverBufferBytes)
+	for at := v.at; at < end; {
+		n, err := v.s.log.ReadAt(piece[:min(end-at, recoverBufferBytes)], at)
+		if n == 0 {
+			return false, err
+		}
+		if len(bytes.TrimLeft(piece[:n], "\x00")) > 0 {
+			return false, nil
+		}
+		at += int64(n)
+	}
+	return true, nil
 }
 
 func (v *validator) checkOffsets(b record.Batch) error {
