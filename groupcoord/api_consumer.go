@@ -35,15 +35,24 @@ func (c *Coordinator) ConsumerGroupHeartbeat(ctx context.Context, caller Caller,
 }
 
 // ConsumerGroupDescribe handles ConsumerGroupDescribe v0 and v1 for groups that
-// the caller may describe, in the order of the request. The topics of the
-// members have yet to be authorized.
+// the caller may describe, in the order of the request but for empty ids, which
+// come first. The topics of the members have yet to be authorized.
 func (c *Coordinator) ConsumerGroupDescribe(ctx context.Context, ids []string) []kmsg.ConsumerGroupDescribeResponseGroup {
 	fail := func(id string, err error) kmsg.ConsumerGroupDescribeResponseGroup {
 		out := kmsg.NewConsumerGroupDescribeResponseGroup()
 		out.Group, out.ErrorCode = id, c.code("describe consumer groups", err)
 		return out
 	}
-	return perGroup(c, ids, func(ids []string) ([]kmsg.ConsumerGroupDescribeResponseGroup, error) {
+	out := make([]kmsg.ConsumerGroupDescribeResponseGroup, 0, len(ids))
+	named := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if id == "" {
+			out = append(out, fail(id, kerr.InvalidGroupID))
+		} else {
+			named = append(named, id)
+		}
+	}
+	return append(out, perGroup(c, named, func(ids []string) ([]kmsg.ConsumerGroupDescribeResponseGroup, error) {
 		return read(ctx, c, ids[0], func(s *shard) ([]kmsg.ConsumerGroupDescribeResponseGroup, error) { return s.consumerDescribe(ids) })
-	}, fail)
+	}, fail)...)
 }

@@ -69,7 +69,7 @@ func (d *driver) join(g *group, m *member) *pending {
 	return d.both(what, g, m, func(s *side) kmsg.Request {
 		req := wire.At(kmsg.NewPtrJoinGroupRequest(), version)
 		req.Group, req.InstanceID, req.ProtocolType = g.name, m.instance, kind
-		req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 1_800_000, 1_800_000
+		req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = d.sessionMillis, d.rebalanceMillis
 		if id := s.id(m.name); id != m.name {
 			req.MemberID = id
 		}
@@ -288,6 +288,11 @@ func (d *driver) heartbeat848(g *group) *pending {
 			topics = nil
 		}
 	}
+	var pattern *string
+	if full && g.patterns && d.chance(70) {
+		pattern = new(oneOf(d, "t", "t|u", "[tuv]", "u.*", "nothing", "(?i)V", "", "("))
+		topics = oneOf(d, topics, nil, []string{})
+	}
 	var assignor *string
 	if full && g.assignor != "" {
 		assignor = &g.assignor
@@ -296,7 +301,7 @@ func (d *driver) heartbeat848(g *group) *pending {
 		assignor = new("none")
 	}
 	owned := d.chance(60) && epoch != 0
-	what := fmt.Sprintf("heartbeat of %s instance %s epoch %d full %v %v assignor %s owned %v", m.name, text(m.instance), epoch, full, topics, text(assignor), owned)
+	what := fmt.Sprintf("heartbeat of %s instance %s epoch %d full %v %v pattern %s assignor %s owned %v", m.name, text(m.instance), epoch, full, topics, text(pattern), text(assignor), owned)
 	return d.both(what, g, m, func(s *side) kmsg.Request {
 		req := wire.At(kmsg.NewPtrConsumerGroupHeartbeatRequest(), 1)
 		req.Group, req.MemberID, req.MemberEpoch, req.RebalanceTimeoutMillis = g.name, s.id(m.name), epoch, -1
@@ -305,7 +310,7 @@ func (d *driver) heartbeat848(g *group) *pending {
 			req.InstanceID = m.instance
 		}
 		if full {
-			req.SubscribedTopicNames, req.RebalanceTimeoutMillis = topics, 1_800_000
+			req.SubscribedTopicNames, req.SubscribedTopicRegex, req.RebalanceTimeoutMillis = topics, pattern, d.rebalanceMillis
 			req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		}
 		if owned {

@@ -188,6 +188,18 @@ func (s *side) state(group string) string {
 	return ""
 }
 
+// epoch is the epoch of a consumer group.
+func (s *side) epoch(group string) int32 {
+	req := wire.At(kmsg.NewPtrConsumerGroupDescribeRequest(), 1)
+	req.Groups = []string{group}
+	c := s.start(req)
+	<-c.done
+	if r, ok := c.resp.(*kmsg.ConsumerGroupDescribeResponse); ok {
+		return r.Groups[0].Epoch
+	}
+	return 0
+}
+
 // parkedAfter is how long a request is given before it is taken as one that waits.
 const parkedAfter = 120 * time.Millisecond
 

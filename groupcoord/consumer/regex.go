@@ -1,9 +1,11 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"time"
 
@@ -15,12 +17,31 @@ import (
 
 // compilePattern compiles a pattern as RE2, matching whole names.
 func compilePattern(regex string) (*regexp.Regexp, error) {
-	re, err := regexp.Compile(`\A(?:` + regex + `)\z`)
+	// By itself first: "a)(b" is no pattern, but what anchors it would make it one.
+	_, err := syntax.Parse(regex, syntax.Perl)
+	var re *regexp.Regexp
+	if err == nil {
+		re, err = regexp.Compile(`\A(?:` + regex + `)\z`)
+	}
 	if err != nil {
 		return nil, protocol.NewError(kerr.InvalidRegularExpression.Code,
-			fmt.Sprintf("SubscribedTopicRegex `%s` is not a valid regular expression: %v.", regex, err))
+			fmt.Sprintf("SubscribedTopicRegex `%s` is not a valid regular expression: %s.", regex, describeSyntax(err)))
 	}
 	return re, nil
+}
+
+// describeSyntax says what is wrong with a pattern in the words of RE2/J, which
+// Kafka uses and which are those of the regexp package but for one.
+func describeSyntax(err error) string {
+	var bad *syntax.Error
+	switch {
+	case !errors.As(err, &bad):
+		return err.Error()
+	case bad.Code == syntax.ErrUnexpectedParen:
+		return "regexp/syntax: internal error"
+	default:
+		return bad.Code.String()
+	}
 }
 
 func regexKey(groupID string) string { return "regex\x00" + groupID }
