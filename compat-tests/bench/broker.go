@@ -26,7 +26,7 @@ const (
 
 // Times within which a broker must serve and stop.
 const (
-	startTimeout = 90 * time.Second
+	startTimeout = 5 * time.Minute // a JVM on a machine that is busy with others
 	stopTimeout  = 60 * time.Second
 )
 
