@@ -27,10 +27,21 @@ type loader struct {
 	recovered []*segment.Segment // whose files were rewritten
 	snapshots *producer.Manager  // used by recovery alone, from one segment to the next
 
+	bases       []int64        // of all segments, ascending
 	newestBases map[int64]bool // of the last two segments
 }
 
 func (ld *loader) load() error {
+	for {
+		err := ld.attempt()
+		split, splitErr := ld.splitOverflowed(err)
+		if !split || splitErr != nil {
+			return errors.Join(err, splitErr)
+		}
+	}
+}
+
+func (ld *loader) attempt() error {
 	if err := ld.list(); err != nil {
 		return err
 	}
@@ -93,6 +104,9 @@ func (ld *loader) finishSwaps() error {
 	}
 	for name := range ld.names {
 		offset, suffix, ok := segment.ParseFileName(name)
+		if suffix == segment.SnapshotSuffix && slices.Contains(swaps, segment.FileName(offset, segment.LogSuffix+segment.SwapSuffix)) {
+			continue // of the producers before the segment, which the swap does not change
+		}
 		if ok && !strings.HasSuffix(suffix, segment.SwapSuffix) && offset >= low && offset < high {
 			ld.l.log.Info("Deleting a file that a finished cleaning replaces", "file", ld.path(name))
 			if err := ld.remove(name); err != nil {
@@ -168,6 +182,9 @@ func (ld *loader) swapRange(swaps []string) (low, high int64, err error) {
 		}
 		s := segment.Open(ld.dir, base, size, nowMillis(), segment.SwapSuffix, ld.options)
 		next, err := s.NextOffset()
+		if errors.Is(err, ErrCorrupt) {
+			err = nil // the end of what was split, which recovery judges
+		}
 		if err = errors.Join(err, s.Close()); err != nil {
 			return 0, 0, err
 		}
@@ -212,6 +229,7 @@ func (ld *loader) openSegments() error {
 		bases = append(bases, base)
 	}
 	slices.Sort(bases)
+	ld.bases = bases
 	ld.newestBases = map[int64]bool{}
 	for _, base := range bases[max(0, len(bases)-2):] {
 		ld.newestBases[base] = true
@@ -332,7 +350,7 @@ func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) 
 	if err != nil {
 		return segment.Recovered{}, err
 	}
-	r, err := s.Recover(ld.durable(), func(b record.Batch) error {
+	r, err := s.Recover(ld.durable(), ld.nextBase(s), func(b record.Batch) error {
 		if b.Magic() >= 2 && b.LeaderEpoch() > ld.l.epochs.latest() {
 			ld.l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 		}
@@ -365,13 +383,29 @@ func (ld *loader) durable() int64 {
 	return ld.l.opts.RecoveryPoint
 }
 
+// nextBase is the base of the segment after one, 0 for the last.
+func (ld *loader) nextBase(s *segment.Segment) int64 {
+	i, found := slices.BinarySearch(ld.bases, s.Base())
+	if found {
+		i++
+	}
+	if i == len(ld.bases) {
+		return 0
+	}
+	return ld.bases[i]
+}
+
 // producersAt returns the producer states at the base of a segment.
 func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
 	if p := ld.snapshots; p != nil && p.MapEndOffset() <= base {
 		p.UpdateMapEndOffset(base)
-		return p, nil
+		return p, p.TakeSnapshot()
 	}
-	p, err := ld.newProducers(nil)
+	names, err := ld.snapshotsFor(base)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ld.newProducers(names)
 	if err != nil {
 		return nil, err
 	}
@@ -386,6 +420,33 @@ func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
 	p.UpdateMapEndOffset(base)
 	ld.snapshots = p
 	return p, p.TakeSnapshot()
+}
+
+// snapshotsFor lists the snapshots that recovery from a base may start with. Of later ones those at the bases of segments
+// stay on disk, to be overwritten when recovery comes by: they tell that the segments before were sealed, also to a
+// start after this one has crashed. The others go.
+func (ld *loader) snapshotsFor(base int64) ([]string, error) {
+	entries, err := ld.l.fs.ReadDir(ld.dir)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, e := range entries {
+		offset, suffix, ok := segment.ParseFileName(e.Name())
+		if !ok || suffix != segment.SnapshotSuffix {
+			continue
+		}
+		_, isBase := ld.names[segment.FileName(offset, segment.LogSuffix)]
+		switch {
+		case offset <= base:
+			names = append(names, e.Name())
+		case !isBase:
+			if err := removeIfExists(ld.l.fs, ld.path(e.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
 }
 
 // newProducers makes an empty state; names are those of the directory, nil when they may have changed.

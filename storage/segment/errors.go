@@ -16,6 +16,20 @@ var (
 	ErrOffsetOverflow = errors.New("offset out of the segment's range")
 )
 
+// OverflowError says that a valid batch of a segment has an ErrOffsetOverflow: the segment has to be split.
+type OverflowError struct {
+	Segment  *Segment
+	Position int64 // of the batch
+	Offset   int64 // its last one
+}
+
+func (e *OverflowError) Error() string {
+	return fmt.Sprintf("%v: %d at byte %d of %s", ErrOffsetOverflow, e.Offset, e.Position, e.Segment.LogPath())
+}
+
+// Unwrap makes errors.Is find ErrOffsetOverflow.
+func (e *OverflowError) Unwrap() error { return ErrOffsetOverflow }
+
 // CorruptError tells where a file is corrupt. It is an ErrCorrupt.
 type CorruptError struct {
 	File     string

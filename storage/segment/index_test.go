@@ -195,7 +195,7 @@ func FuzzRecovery(f *testing.F) {
 		must(t, fsys.MkdirAll(testDir))
 		must(t, vfs.WriteFile(fsys, FilePath(testDir, 0, LogSuffix), raw))
 		s := Open(testDir, 0, int64(len(raw)), 1, "", o)
-		first, err := s.Recover(0, visitNothing)
+		first, err := s.Recover(0, 0, visitNothing)
 		must(t, err)
 		if s.SizeBytes()+first.TruncatedBytes != int64(len(raw)) {
 			t.Fatalf("%d bytes and %d cut of %d", s.SizeBytes(), first.TruncatedBytes, len(raw))
@@ -204,7 +204,7 @@ func FuzzRecovery(f *testing.F) {
 		if next, err := s.NextOffset(); err != nil || next != first.NextOffset {
 			t.Fatalf("next offset %d, %v, recovered %d", next, err, first.NextOffset)
 		}
-		second, err := s.Recover(0, visitNothing)
+		second, err := s.Recover(0, 0, visitNothing)
 		if err != nil || second.TruncatedBytes != 0 || second.NextOffset != first.NextOffset {
 			t.Fatalf("second recovery %+v, %v", second, err)
 		}

@@ -27,8 +27,10 @@ type Recovered struct {
 // CRC, ascending offsets), and builds the indexes anew. What lies below the offset durable is known to have been on disk
 // whole: damage there is no crash's, and nothing is cut; it is a *CorruptError. Zeros are cut all the same: they are
 // reserved blocks. visit sees every valid batch; of one larger than recoverBufferBytes only the header, which is never a
-// control batch. An error of visit stops the recovery and is returned. By the writer.
-func (s *Segment) Recover(durable int64, visit func(b record.Batch) error) (Recovered, error) {
+// control batch. An error of visit stops the recovery and is returned. An *OverflowError says that the segment has to be
+// split, which has not been cut then either: offsets too far from its base, but below that of the next segment, nextBase.
+// Without a next segment (0) they are damage. By the writer.
+func (s *Segment) Recover(durable, nextBase int64, visit func(b record.Batch) error) (Recovered, error) {
 	fileBytes, err := s.log.Size()
 	if err != nil {
 		return Recovered{}, err
@@ -40,7 +42,7 @@ func (s *Segment) Recover(durable int64, visit func(b record.Batch) error) (Reco
 	s.tail.Store(nil)
 	s.size.Store(fileBytes)
 	r := rebuild{s: s, largest: TimestampOffset{Timestamp: record.NoTimestamp, Offset: s.base}}
-	v := validator{s: s, end: min(fileBytes, math.MaxInt32), last: s.base - 1}
+	v := validator{s: s, end: min(fileBytes, math.MaxInt32), last: s.base - 1, nextBase: nextBase}
 	for {
 		b, at, err := v.next()
 		if err != nil {
@@ -55,6 +57,9 @@ func (s *Segment) Recover(durable int64, visit func(b record.Batch) error) (Reco
 		if err := visit(b); err != nil {
 			return Recovered{}, err
 		}
+	}
+	if overflow := new(OverflowError); errors.As(v.damage, &overflow) {
+		return Recovered{}, overflow
 	}
 	if v.at < fileBytes {
 		if v.last+1 < durable {
@@ -76,7 +81,17 @@ func (s *Segment) Recover(durable int64, visit func(b record.Batch) error) (Reco
 
 // Verify reads all batches and checks them as Recover does, changing nothing.
 func (s *Segment) Verify(visit func(b record.Batch, position int64) error) error {
-	v := validator{s: s, end: s.size.Load(), last: s.base - 1}
+	return s.verify(0, visit)
+}
+
+// VerifyBelow is Verify for a segment that is to be split: offsets may be too far from its base, if they are below that of
+// the next segment.
+func (s *Segment) VerifyBelow(nextBase int64, visit func(b record.Batch, position int64) error) error {
+	return s.verify(nextBase, visit)
+}
+
+func (s *Segment) verify(below int64, visit func(b record.Batch, position int64) error) error {
+	v := validator{s: s, end: s.size.Load(), last: s.base - 1, nextBase: below, anyOffset: below > 0}
 	for {
 		b, at, err := v.next()
 		if err != nil {
@@ -101,6 +116,9 @@ type validator struct {
 	at, end int64 // where the next batch starts; where the file ends
 	last    int64 // last offset so far
 	damage  error
+	// Offsets too far from the base, but below nextBase, are an OverflowError; with anyOffset they pass.
+	nextBase  int64
+	anyOffset bool
 
 	buf   []byte
 	bufAt int64
@@ -180,10 +198,15 @@ func (v *validator) checkOffsets(b record.Batch) error {
 	if b.BaseOffset() <= v.last || b.LastOffset() < b.BaseOffset() {
 		return fmt.Errorf("offsets %d-%d after %d", b.BaseOffset(), b.LastOffset(), v.last)
 	}
-	if !v.s.Fits(b.LastOffset()) {
+	switch {
+	case v.s.Fits(b.LastOffset()):
+		return nil
+	case b.LastOffset() >= v.nextBase:
 		return fmt.Errorf("%w: %d", ErrOffsetOverflow, b.LastOffset())
+	case v.anyOffset:
+		return nil
 	}
-	return nil
+	return &OverflowError{Segment: v.s, Position: v.at, Offset: b.LastOffset()}
 }
 
 // bytes returns n bytes (at most recoverBufferBytes) at the validator's position, reading ahead.

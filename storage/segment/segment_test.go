@@ -266,7 +266,7 @@ func TestRecoveryKeepsValidBatchesAndRebuildsIndexes(t *testing.T) {
 			must(t, vfs.WriteFile(fsys, file, damaged))
 			s = Open(testDir, 0, int64(len(damaged)), 1, "", o)
 			visited := int64(0)
-			r, err := s.Recover(0, func(record.Batch) error { visited++; return nil })
+			r, err := s.Recover(0, 0, func(record.Batch) error { visited++; return nil })
 			must(t, err)
 			if r.NextOffset != 2*c.kept || visited != c.kept || s.SizeBytes() != c.kept*size || r.TruncatedBytes != int64(len(damaged))-c.kept*size {
 				t.Fatalf("%+v, %d visited, %d bytes", r, visited, s.SizeBytes())
@@ -297,13 +297,13 @@ func TestBatchLargerThanTheBufferIsRecovered(t *testing.T) {
 	large := b.Bytes()
 	must(t, s.Append(large))
 	must(t, s.Append(batch(1, 1, 2)))
-	r, err := s.Recover(0, func(record.Batch) error { return nil })
+	r, err := s.Recover(0, 0, func(record.Batch) error { return nil })
 	if err != nil || r.NextOffset != 2 || r.TruncatedBytes != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	_, err = s.log.WriteAt([]byte{1}, 2<<20)
 	must(t, err)
-	r, err = s.Recover(0, func(record.Batch) error { return nil })
+	r, err = s.Recover(0, 0, func(record.Batch) error { return nil })
 	if err != nil || r.NextOffset != 0 || s.SizeBytes() != 0 {
 		t.Fatalf("a flipped byte: %+v, %v", r, err)
 	}
