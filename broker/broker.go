@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -40,6 +41,8 @@ type Broker struct {
 	loaded    *logLoading
 	placement *assignments
 	settled   *settled
+	// previousEpoch is that of the last clean stop, -1 when there was none.
+	previousEpoch int64
 
 	table       *api.Table
 	controllers *controllers
@@ -104,6 +107,10 @@ func (b *Broker) openStorage() error {
 		return err
 	}
 	b.manager = m
+	b.previousEpoch = -1
+	if epoch, ok := m.PreviousBrokerEpoch(); ok { // known until the logs are loaded
+		b.previousEpoch = epoch
+	}
 	return nil
 }
 
@@ -275,28 +282,64 @@ func (b *Broker) join(ctx, background context.Context, sockets []socket) error {
 			l.directories = append(l.directories, d.ID)
 		}
 	}
-	if epoch, ok := b.manager.PreviousBrokerEpoch(); ok {
-		l.previousEpoch = epoch
-	}
+	l.previousEpoch = b.previousEpoch
 	b.wg.Go(func() {
 		if err := l.run(background); err != nil {
 			b.fail(err)
 		}
 	})
 	b.wg.Go(func() { b.placement.run(background) })
-	for _, ready := range []<-chan struct{}{b.loaded.done, l.unfenced} {
-		select {
-		case <-ready:
-		case err := <-b.failed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := b.awaitReady(ctx); err != nil {
+		return err
 	}
 	if err := b.awaitUnfencedImage(ctx); err != nil {
 		return err
 	}
 	return b.serve(sockets, false)
+}
+
+// waitNotice is how often a start that waits says for what.
+const waitNotice = 10 * time.Second
+
+// awaitReady waits until the logs are loaded and the controller has unfenced the broker.
+func (b *Broker) awaitReady(ctx context.Context) error {
+	notice := time.NewTicker(waitNotice)
+	defer notice.Stop()
+	began := time.Now()
+	for _, ready := range []<-chan struct{}{b.loaded.done, b.lifecycle.unfenced} {
+		for waiting := true; waiting; {
+			select {
+			case <-ready:
+				waiting = false
+			case <-notice.C:
+				b.log.Info("not serving clients yet", "after", time.Since(began).Round(time.Second).String(), "waitingFor", b.awaited())
+			case err := <-b.failed:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// awaited says what the start waits for.
+func (b *Broker) awaited() string {
+	_, active := b.activeController()
+	select {
+	case <-b.loaded.done:
+	default:
+		if b.node.Image().Provenance.Offset >= 0 {
+			return "the logs to be loaded"
+		}
+	}
+	switch {
+	case !active:
+		return "an active controller"
+	case b.lifecycle.Epoch() < 0:
+		return "the controller to register this broker"
+	}
+	return "the controller to unfence this broker"
 }
 
 // awaitUnfencedImage waits until this broker's own image says that it serves, and all its parts have taken that over: a

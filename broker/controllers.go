@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -40,6 +39,15 @@ const retryBackoff = 20 * time.Millisecond
 
 var errNoController = errors.New("no controller is active")
 
+// timedOutError is REQUEST_TIMED_OUT with what was the matter.
+type timedOutError struct{ last error }
+
+func (e *timedOutError) Error() string {
+	return "the controller did not answer in time: " + e.last.Error()
+}
+
+func (e *timedOutError) Unwrap() []error { return []error{kerr.RequestTimedOut, e.last} }
+
 // do sends a request to the active controller until it gives an answer other than NOT_CONTROLLER, or ctx ends.
 // refused tells whether an answer says that the node is no longer the controller.
 func (c *controllers) do(ctx context.Context, req kmsg.Request, refused func(kmsg.Response) bool) (kmsg.Response, error) {
@@ -57,7 +65,7 @@ func (c *controllers) do(ctx context.Context, req kmsg.Request, refused func(kms
 		select {
 		case <-time.After(retryBackoff):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", kerr.RequestTimedOut, last)
+			return nil, &timedOutError{last: last}
 		}
 	}
 }

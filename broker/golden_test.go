@@ -294,6 +294,7 @@ func TestWhatIsNotAPartitionIsLeftAlone(t *testing.T) {
 			g.files["data/gone-0"+id+"-delete/"+file] = b
 		}
 	}
+	g.files["data/../other/meta.properties"] = regexp.MustCompile(`directory\.id=.*\n`).ReplaceAll(g.files["data/meta.properties"], nil)
 	n := &testNode{t: t, dir: t.TempDir(), port: freePorts(t)}
 	g.unpack(t, filepath.Join(n.dir, "data"))
 	n.options = goldenOptions(t, g, n, fmt.Sprintf("log.dirs=%s,%s", filepath.Join(n.dir, "data"), filepath.Join(n.dir, "other")))

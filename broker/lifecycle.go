@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/broker/config"
+	"gregor/internal/outage"
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
@@ -37,6 +38,8 @@ type lifecycle struct {
 	// previousEpoch is that of the clean-shutdown file, -1 without one.
 	previousEpoch int64
 	epoch         atomic.Int64 // -1 before the registration
+
+	trouble outage.Outage // with registration and heartbeats
 
 	mu       sync.Mutex
 	stopping bool
@@ -84,17 +87,37 @@ func (l *lifecycle) run(ctx context.Context) error {
 		case <-l.kick:
 		}
 		again, err := l.step(ctx)
-		switch {
-		case errors.Is(err, errFatal):
+		if errors.Is(err, errFatal) {
 			return err
-		case err != nil && ctx.Err() == nil:
-			l.log.Warn("heartbeat failed", "error", err)
 		}
+		l.report(ctx, err)
 		if again {
 			timer.Reset(retryBackoff)
 		} else {
 			timer.Reset(interval)
 		}
+	}
+}
+
+// report logs that the controller cannot be reached or refuses, and that it is over.
+func (l *lifecycle) report(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		if say, lasted := l.trouble.Ends(time.Now()); say {
+			l.log.Info("the controller takes registration and heartbeats again", "after", lasted.Round(time.Millisecond).String())
+		}
+		return
+	}
+	say, lasted := l.trouble.Fails(time.Now())
+	switch {
+	case !say:
+	case errors.Is(err, kerr.DuplicateBrokerRegistration):
+		l.log.Warn("another broker with this node.id is registered: waiting for its session to end, as it does when it was an earlier run of this one",
+			"node", l.cfg.Node.ID, "for", lasted.Round(time.Second).String())
+	default:
+		l.log.Warn("no heartbeat is taken by the controller, trying on", "for", lasted.Round(time.Second).String(), "error", err)
 	}
 }
 

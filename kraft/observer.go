@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/internal/outage"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
 )
@@ -21,6 +24,8 @@ const (
 	observerMaxBytes        = 8 << 20
 	// observerIdle is how often a voter looks whether it has become an observer.
 	observerIdle = 200 * time.Millisecond
+	// observerGrace is how long all controllers may be silent before a line says so; an election takes less.
+	observerGrace = 3 * time.Second
 )
 
 // followedLog is what the observer needs of the quorum.
@@ -43,6 +48,8 @@ type observer struct {
 	mu    sync.Mutex
 	known map[int32]Endpoint // addresses that answers named
 
+	silence outage.Outage // of the controllers
+
 	round  int             // which of the servers to try next while no leader is known
 	ctx    context.Context //nolint:containedctx // ends the goroutine at close
 	cancel context.CancelFunc
@@ -50,7 +57,10 @@ type observer struct {
 }
 
 func newObserver(o *Options, log followedLog) *observer {
-	b := &observer{o: o, log: log, logger: o.Logger, known: make(map[int32]Endpoint), done: make(chan struct{})}
+	b := &observer{
+		o: o, log: log, logger: o.Logger, known: make(map[int32]Endpoint), done: make(chan struct{}),
+		silence: outage.Outage{Grace: observerGrace},
+	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -88,18 +98,30 @@ func (b *observer) run() {
 		}
 		to, ok := b.target(state)
 		if !ok {
-			b.pause(b.o.Quorum.RetryBackoff)
+			b.fails("none", errNoAddress)
 			continue
 		}
 		if err := b.fetch(to, state); err != nil && b.ctx.Err() == nil {
-			b.logger.Debug("metadata observer: fetch failed", "from", to, "error", err)
 			b.round++
-			b.pause(b.o.Quorum.RetryBackoff)
+			b.fails(net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), err)
+		} else if say, lasted := b.silence.Ends(time.Now()); say && b.ctx.Err() == nil {
+			b.logger.Info("metadata quorum: a controller answers", "controller", to.Host+":"+strconv.Itoa(int(to.Port)), "after", lasted.Round(time.Millisecond).String())
 		}
 		if b.log.Err() != nil {
 			return
 		}
 	}
+}
+
+// errNoAddress is why nothing can be asked of a quorum.
+var errNoAddress = errors.New("the address of no controller is known: set controller.quorum.bootstrap.servers or controller.quorum.voters")
+
+// fails notes a failed round and waits before the next.
+func (b *observer) fails(controller string, err error) {
+	if say, lasted := b.silence.Fails(time.Now()); say {
+		b.logger.Warn("metadata quorum: no controller answers, trying on", "for", lasted.Round(time.Second).String(), "controller", controller, "error", err)
+	}
+	b.pause(b.o.Quorum.RetryBackoff)
 }
 
 func (b *observer) pause(d time.Duration) {

@@ -20,6 +20,10 @@ import (
 var (
 	// ErrUnformatted says that no log directory has a meta.properties: the node has not been formatted.
 	ErrUnformatted = errors.New("no readable meta.properties files found")
+	// ErrDirLost says that a log directory is not formatted although others are: its disk was replaced or is not
+	// mounted, or it is new. To go on as if it were new would show partitions without their records, and let a
+	// controller vote without what it had acknowledged. Kafka does not start either.
+	ErrDirLost = errors.New("a log directory is not formatted (if its disk is not mounted, mount it; if it is new, format it with --ignore-formatted)")
 	// ErrWrongNode says that a directory belongs to another node or cluster, or that directories contradict
 	// each other.
 	ErrWrongNode = errors.New("log directory does not belong here")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -113,7 +114,9 @@ func (m *Manager) PreviousBrokerEpoch() (epoch int64, ok bool) {
 		}
 		e, err := checkpoint.ReadCleanShutdown(m.fs, d.file(checkpoint.CleanShutdownFile))
 		if err != nil {
-			m.log.Info("The broker epoch of the last stop is not known", "dir", d.path, "error", err)
+			if !errors.Is(err, fs.ErrNotExist) { // the loading tells of a stop that was not clean
+				m.log.Warn("The broker epoch of the last stop is not known", "dir", d.path, "error", err)
+			}
 			return -1, false
 		}
 		if epoch >= 0 && e != epoch {

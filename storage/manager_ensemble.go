@@ -70,18 +70,13 @@ func (e *ensemble) prepare() error {
 	return nil
 }
 
-// prepare makes the directory and reads its meta.properties.
+// prepare reads the directory's meta.properties. A directory that is not there is one that is not formatted.
 func (d *logDir) prepare() error {
 	st, err := d.fs.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.slog.Info("Log directory not found, creating it", "dir", d.path)
-		if err := d.fs.MkdirAll(d.path); err != nil {
-			return err
-		}
-		if err := d.fs.SyncDir(filepath.Dir(d.path)); err != nil {
-			return err
-		}
+		d.meta.NodeID = -1
+		return nil
 	case err != nil:
 		return err
 	case !st.IsDir():
@@ -101,10 +96,11 @@ func (d *logDir) prepare() error {
 
 // check verifies that the directories belong together and to this node.
 func (e *ensemble) check() error {
-	var metadata *logDir
-	readable := false
+	var metadata, formatted *logDir
 	for _, d := range e.dirs {
-		readable = readable || d.formatted
+		if d.formatted && formatted == nil {
+			formatted = d
+		}
 		if d.metadata {
 			metadata = d
 		}
@@ -112,13 +108,19 @@ func (e *ensemble) check() error {
 	if err := metadata.err(); err != nil {
 		return fmt.Errorf("error in the metadata log directory %s, cannot continue: %w", metadata.path, err)
 	}
-	if !readable {
+	if formatted == nil {
 		return fmt.Errorf("%w in %v", ErrUnformatted, pathsOf(e.dirs))
 	}
 	ids := map[[16]byte]string{}
 	for _, d := range e.dirs {
-		if !d.formatted || !d.online() {
+		if !d.online() {
 			continue
+		}
+		if !d.formatted {
+			return fmt.Errorf("%w: no meta.properties in %s, although %s has one", ErrDirLost, d.path, formatted.path)
+		}
+		if d.meta.ClusterID == "" && d.meta.NodeID < 0 {
+			return fmt.Errorf("%w: %s is empty", ErrDirLost, d.file(checkpoint.MetaPropertiesFile))
 		}
 		if err := e.checkMeta(d); err != nil {
 			return err
@@ -170,8 +172,7 @@ func (e *ensemble) checkMeta(d *logDir) error {
 	return nil
 }
 
-// complete writes the meta.properties of directories that have none (added to log.dirs since the
-// node was formatted), that have no id yet or that are of version 0.
+// complete writes the meta.properties of directories that have no id yet or are of version 0.
 func (e *ensemble) complete() error {
 	if e.clusterID == "" {
 		return fmt.Errorf("%w with a cluster.id in %v", ErrUnformatted, pathsOf(e.dirs))
