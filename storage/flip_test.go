@@ -311,7 +311,12 @@ func (c *flipCase) lookups(l *Log, f flip) string {
 // TestFlippedBitsBesideThePartitions damages the files of the log directory itself. Whatever a checkpoint says, no record
 // changes; meta.properties can refuse the start, and says so.
 func TestFlippedBitsBesideThePartitions(t *testing.T) {
-	fsys, _ := kafkaDir(t, "plain", true)
+	open := func() *vfs.Mem {
+		fsys, _ := kafkaDir(t, "plain", true)
+		must(t, vfs.WriteFile(fsys, "/data/cleaner-offset-checkpoint", []byte("0\n2\nkeyed 0 7\nedge 1 3\n")))
+		return fsys
+	}
+	fsys := open()
 	before := map[string]string{}
 	m, err := OpenManager(managerOptions(fsys, "/data"))
 	must(t, err)
@@ -322,10 +327,11 @@ func TestFlippedBitsBesideThePartitions(t *testing.T) {
 	m.Kill()
 	names := []string{
 		"meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown",
+		"cleaner-offset-checkpoint",
 	}
 	for try := range flipTries() / 100 {
 		r := rand.New(rand.NewPCG(uint64(try), 6))
-		fsys, _ := kafkaDir(t, "plain", true)
+		fsys := open()
 		name := names[r.IntN(len(names))]
 		raw, err := vfs.ReadFile(fsys, "/data/"+name)
 		must(t, err)
