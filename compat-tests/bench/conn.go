@@ -66,6 +66,9 @@ func (c *conn) receive(buf []byte) ([]byte, error) {
 
 // request sends a request and decodes the answer.
 func (c *conn) request(req kmsg.Request) (kmsg.Response, error) {
+	if err := c.SetDeadline(time.Now().Add(ioTimeout)); err != nil {
+		return nil, err
+	}
 	c.correlation++
 	f := frame(req)
 	binary.BigEndian.PutUint32(f[correlationAt:], uint32(c.correlation))
@@ -102,10 +105,20 @@ func (c *conn) brokers() (int, error) {
 
 // createTopic makes a topic and waits until its partitions are led.
 func (c *conn) createTopic(ctx context.Context, name string, partitions int32) ([16]byte, error) {
+	return c.createTopicWith(ctx, name, partitions, nil)
+}
+
+// createTopicWith is createTopic with configs.
+func (c *conn) createTopicWith(ctx context.Context, name string, partitions int32, configs map[string]string) ([16]byte, error) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.Version, req.TimeoutMillis = 7, 30000
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, partitions, 1
+	for key, value := range configs {
+		x := kmsg.NewCreateTopicsRequestTopicConfig()
+		x.Name, x.Value = key, &value
+		t.Configs = append(t.Configs, x)
+	}
 	req.Topics = append(req.Topics, t)
 	resp, err := c.request(req)
 	if err != nil {

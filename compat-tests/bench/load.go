@@ -69,6 +69,9 @@ func (l *load) run(ctx context.Context, pid int, d time.Duration) (*result, erro
 		if err != nil {
 			return nil, err
 		}
+		if err := c.SetDeadline(time.Now().Add(d + ioTimeout)); err != nil {
+			return nil, err
+		}
 		workers[i] = &worker{load: l, conn: c, frame: l.frame(i), sentAt: make([]time.Time, l.inFlight)}
 	}
 	before, err := usageOf(pid)

@@ -30,6 +30,7 @@ func workloads(o options) []workload {
 	all := []workload{startUp(), restart()}
 	all = append(all, produceWorkloads(o)...)
 	all = append(all, tailFetch(16, 1), tailFetch(16, 5), longPoll())
+	all = append(all, storageWorkloads(o)...)
 	all = append(all, groupWorkloads(o)...)
 	all = append(all, toolWorkloads(o)...)
 	return append(all, loadedMemory())
