@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/groupcoord/javaorder"
 	"gregor/internal/coordinator"
 )
 
@@ -175,7 +176,7 @@ func (c *Coordinator) ListGroups(ctx context.Context, req *kmsg.ListGroupsReques
 	}
 	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
 	resp.Groups = []kmsg.ListGroupsResponseGroup{}
-	for _, p := range c.rt.Partitions() {
+	for _, p := range c.partitionsInOrder() {
 		groups, err := coordinator.Read(ctx, c.rt, p, func(s *shard) ([]kmsg.ListGroupsResponseGroup, error) { return s.list(states, types) })
 		switch code := c.code("list groups", err); code {
 		case 0:
@@ -188,6 +189,21 @@ func (c *Coordinator) ListGroups(ctx context.Context, req *kmsg.ListGroupsReques
 		}
 	}
 	return resp
+}
+
+// partitionsInOrder are the partitions that are coordinated here, in the order in
+// which Kafka asks its own.
+func (c *Coordinator) partitionsInOrder() []int32 {
+	partitions := c.rt.Partitions()
+	entries := make([]javaorder.Entry[int32], len(partitions))
+	for i, p := range partitions {
+		entries[i] = javaorder.Entry[int32]{Hash: javaorder.TopicPartition("__consumer_offsets", p), Value: p}
+	}
+	javaorder.ConcurrentHashMap(entries, len(entries))
+	for i, e := range entries {
+		partitions[i] = e.Value
+	}
+	return partitions
 }
 
 // DescribeGroups handles DescribeGroups v0 to v6 for groups that the caller may

@@ -1,14 +1,13 @@
 package groupcoord
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/groupcoord/classic"
+	"gregor/groupcoord/javaorder"
 	"gregor/groupcoord/schema"
 )
 
@@ -87,12 +86,16 @@ func (s *shard) leave(id string, members []kmsg.LeaveGroupRequestMember) ([]kmsg
 }
 
 // list handles ListGroups: the committed groups in the states and of the types
-// asked for; empty filters let all through.
+// asked for, in Kafka's order; empty filters let all through.
 func (s *shard) list(states map[string]bool, types map[GroupType]bool) ([]kmsg.ListGroupsResponseGroup, error) {
-	all := maps.Collect(s.groups.AllCommitted())
+	var all []javaorder.Entry[group]
+	for id, g := range s.groups.AllCommitted() {
+		all = append(all, javaorder.Entry[group]{Hash: javaorder.String(id), Arrival: s.groups.Arrival(id), Value: g})
+	}
+	javaorder.Timeline(all, s.groups.Room())
 	var out []kmsg.ListGroupsResponseGroup
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		g := all[id]
+	for _, e := range all {
+		g := e.Value
 		if len(types) > 0 && !types[g.kind()] {
 			continue
 		}

@@ -29,6 +29,12 @@ func TestConsumerGroup(t *testing.T) {
 	awaitGroups(p)
 	p.create("cgh", 3)
 	p.create("cgh-other", 2)
+	// Version 0 may leave the id to the coordinator, later ones bring their own.
+	p.same("an id is made", consumerBeat(0, "g-generated", 0, func(*side, *kmsg.ConsumerGroupHeartbeatRequest) {}), func(s *side, resp kmsg.Response) {
+		if r, ok := resp.(*kmsg.ConsumerGroupHeartbeatResponse); ok && r.MemberID != nil {
+			s.members["generated"] = *r.MemberID
+		}
+	})
 	for _, v := range versions(0, 1) {
 		group := fmt.Sprintf("cgh-%d", v)
 		p.eventually("loaded", constant(offsetFetch7(group)), func(resp kmsg.Response) bool {
@@ -41,8 +47,7 @@ func TestConsumerGroup(t *testing.T) {
 			}
 		}
 		for _, s := range p.sides() {
-			// Version 0 may leave the id to the coordinator, later ones bring their own.
-			s.members["one"] = map[int16]string{0: "", 1: "the-first-member-of-it"}[v]
+			s.members["one"] = "the-first-member-of-it"
 		}
 		beat := func(what string, epoch int32, edit func(s *side, r *kmsg.ConsumerGroupHeartbeatRequest), learns ...learn) {
 			t.Helper()
@@ -248,5 +253,55 @@ func TestOffsetDeleteOfALiveClassicGroup(t *testing.T) {
 			return req
 		})
 		deleteOffsets(p, group, "odl", "odl-other")
+	}
+}
+
+// TestGroupsAndMembersComeInKafkasOrder lists many groups, and describes groups of many members: Kafka gives them in the
+// order of its hash tables.
+func TestGroupsAndMembersComeInKafkasOrder(t *testing.T) {
+	p := newPair(t)
+	awaitGroups(p)
+	p.create("ord", 3)
+	for i := range 60 {
+		group := fmt.Sprintf("%s-of-order-%d", []string{"group", "consumers", "x"}[i%3], i)
+		p.eventually("loaded", constant(offsetFetch7(group)), func(resp kmsg.Response) bool {
+			r, _ := resp.(*kmsg.OffsetFetchResponse)
+			return r.ErrorCode == 0
+		})
+		req := wire.At(kmsg.NewPtrOffsetCommitRequest(), 8)
+		req.Group, req.Generation = group, -1
+		req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "ord", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 4, LeaderEpoch: -1}}}}
+		p.same("commit", constant(req))
+		if i%10 == 9 {
+			p.same("list", constant(wire.At(kmsg.NewPtrListGroupsRequest(), 5)))
+		}
+		if i%7 == 6 {
+			del := wire.At(kmsg.NewPtrDeleteGroupsRequest(), 2)
+			del.Groups = []string{group}
+			p.same("delete", constant(del))
+			p.same("commit again", constant(req))
+		}
+	}
+	p.same("list all", constant(wire.At(kmsg.NewPtrListGroupsRequest(), 5)))
+	p.eventually("loaded", constant(offsetFetch7("ord-members")), func(resp kmsg.Response) bool {
+		r, _ := resp.(*kmsg.OffsetFetchResponse)
+		return r.ErrorCode == 0
+	})
+	for i := range 20 {
+		for _, s := range p.sides() {
+			s.members["one"] = fmt.Sprintf("member-of-order-%d", i*i)
+		}
+		p.same("join", consumerBeat(1, "ord-members", 0, func(_ *side, r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames = []string{"ord-missing"}
+		}))
+		if i%4 == 3 {
+			p.same("leave", consumerBeat(1, "ord-members", -1, func(*side, *kmsg.ConsumerGroupHeartbeatRequest) {}))
+		}
+		describe := wire.At(kmsg.NewPtrConsumerGroupDescribeRequest(), 1)
+		describe.Groups = []string{"ord-members"}
+		p.same("describe", constant(describe))
+	}
+	for _, s := range p.sides() {
+		s.members["one"] = ""
 	}
 }

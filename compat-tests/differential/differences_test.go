@@ -41,7 +41,7 @@ var unordered = []string{
 	"Metadata.Topics", "CreateTopics.Topics", "DeleteTopics.Topics", "CreatePartitions.Topics", "DescribeConfigs.Resources[].Configs", "DescribeConfigs.Resources",
 	"AlterConfigs.Resources", "IncrementalAlterConfigs.Resources", "DeleteRecords.Topics", "DeleteRecords.Topics[].Partitions", "DescribeLogDirs.Dirs[].Topics",
 	"DescribeLogDirs.Dirs[].Topics[].Partitions", "ListOffsets.Topics", "ListOffsets.Topics[].Partitions", "Produce.Topics", "Produce.Topics[].Partitions",
-	"ListGroups.Groups", "ListConfigResources.ConfigResources", "ApiVersions.SupportedFeatures", "ApiVersions.FinalizedFeatures", "OffsetFetch.Topics", "OffsetFetch.Groups[].Topics",
+	"ListConfigResources.ConfigResources", "ApiVersions.SupportedFeatures", "ApiVersions.FinalizedFeatures", "OffsetFetch.Topics", "OffsetFetch.Groups[].Topics",
 	"OffsetForLeaderEpoch.Topics", "OffsetForLeaderEpoch.Topics[].Partitions", "Fetch.Topics", "UpdateFeatures.Results", "OffsetFetch.Topics[].Partitions", "OffsetFetch.Groups[].Topics[].Partitions",
 	"ElectLeaders.Topics", "DescribeGroups.Groups", "OffsetDelete.Topics", "OffsetDelete.Topics[].Partitions", "Fetch.Topics[].Partitions", "DeleteGroups.Groups", "AlterPartitionReassignments.Topics", "DescribeProducers.Topics",
 }

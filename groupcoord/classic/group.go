@@ -10,11 +10,13 @@
 package classic
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/groupcoord/javaorder"
 	"gregor/internal/invariants"
 )
 
@@ -65,9 +67,12 @@ type Group struct {
 	// leader is a member id, empty without members.
 	leader string
 
-	// Invariant: order holds the values of members in the order they joined.
+	// Invariant: order holds the values of members in the order they came; one that
+	// takes the place of another one comes last.
 	members map[string]*Member
 	order   []*Member
+	// peak is the largest number of members that there have been at a time.
+	peak int
 	// Invariant: static maps the instance ids of members to their ids.
 	static map[string]string
 	// pendingJoin holds the member ids that were handed out but not used yet.
@@ -103,12 +108,27 @@ func (g *Group) State() State { return g.state }
 // out do not count.
 func (g *Group) IsEmpty() bool { return g.state == Empty }
 
-// Members returns the members in the order they joined. The caller must not
+// Members returns the members in the order they came. The caller must not
 // change the slice.
 func (g *Group) Members() []*Member { return g.order }
 
 // Protocol returns the protocol of the generation, nil when there is none.
 func (g *Group) Protocol() *string { return g.protocol }
+
+// inKafkasOrder returns the members in the order of Kafka's map of them: so they are
+// described and told to the leader, and the first of them is the next leader.
+func (g *Group) inKafkasOrder() []*Member {
+	entries := make([]javaorder.Entry[*Member], len(g.order))
+	for i, m := range g.order {
+		entries[i] = javaorder.Entry[*Member]{Hash: javaorder.String(m.ID), Arrival: uint64(i), Value: m}
+	}
+	javaorder.HashMap(entries, g.peak)
+	out := make([]*Member, len(entries))
+	for i, e := range entries {
+		out[i] = e.Value
+	}
+	return out
+}
 
 func (g *Group) transition(to State) {
 	if invariants.Enabled {
@@ -141,6 +161,7 @@ func (g *Group) add(m *Member, reply func(*kmsg.JoinGroupResponse)) {
 	}
 	g.members[m.ID] = m
 	g.order = append(g.order, m)
+	g.peak = max(g.peak, len(g.order))
 	g.count(m, 1)
 	m.join = reply
 	if reply != nil {
@@ -170,7 +191,7 @@ func (g *Group) remove(id string) {
 	if g.leader == id {
 		g.leader = ""
 		if len(g.order) > 0 {
-			g.leader = g.order[0].ID
+			g.leader = g.inKafkasOrder()[0].ID
 		}
 	}
 	delete(g.pendingJoin, id)
@@ -212,11 +233,7 @@ func (g *Group) replaceStatic(instanceID, oldID, newID string) *Member {
 	}
 	delete(g.members, oldID)
 	g.members[newID] = m
-	for i, o := range g.order {
-		if o == old {
-			g.order[i] = m
-		}
-	}
+	g.order = append(slices.DeleteFunc(g.order, func(o *Member) bool { return o == old }), m)
 	if _, pending := g.pendingSync[oldID]; pending {
 		delete(g.pendingSync, oldID)
 		g.pendingSync[newID] = struct{}{}
@@ -239,7 +256,7 @@ func (g *Group) electLeader() bool {
 	if m := g.members[g.leader]; m != nil && m.join != nil {
 		return true
 	}
-	for _, m := range g.order {
+	for _, m := range g.inKafkasOrder() {
 		if m.join != nil {
 			g.leader = m.ID
 			return true

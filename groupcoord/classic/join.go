@@ -192,7 +192,7 @@ func (g *Group) joined(member *Member) *kmsg.JoinGroupResponse {
 // memberList is what the leader gets to see.
 func (g *Group) memberList() []kmsg.JoinGroupResponseMember {
 	list := make([]kmsg.JoinGroupResponseMember, 0, len(g.order))
-	for _, member := range g.order {
+	for _, member := range g.inKafkasOrder() {
 		out := kmsg.NewJoinGroupResponseMember()
 		out.MemberID, out.InstanceID, out.ProtocolMetadata = member.ID, member.InstanceID, member.Metadata(g.protocol)
 		list = append(list, out)

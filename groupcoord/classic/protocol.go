@@ -2,8 +2,8 @@ package classic
 
 import (
 	"encoding/binary"
-	"unicode/utf16"
 
+	"gregor/groupcoord/javaorder"
 	"gregor/groupcoord/schema"
 )
 
@@ -49,10 +49,7 @@ func (g *Group) selectProtocol() string {
 
 // javaBucket is where a small java.util.HashMap keeps a string.
 func javaBucket(s string) int {
-	h := int32(0)
-	for _, unit := range utf16.Encode([]rune(s)) {
-		h = 31*h + int32(unit)
-	}
+	h := javaorder.String(s)
 	return int((uint32(h) ^ uint32(h)>>16) & 15)
 }
 

@@ -91,7 +91,7 @@ func (g *Group) Describe() kmsg.DescribeGroupsResponseGroup {
 		out.Protocol = *g.protocol
 	}
 	out.Members = make([]kmsg.DescribeGroupsResponseGroupMember, 0, len(g.order))
-	for _, m := range g.order {
+	for _, m := range g.inKafkasOrder() {
 		member := kmsg.NewDescribeGroupsResponseGroupMember()
 		member.MemberID, member.InstanceID, member.ClientID, member.ClientHost = m.ID, m.InstanceID, m.ClientID, m.ClientHost
 		member.MemberAssignment = orEmpty(m.Assignment)

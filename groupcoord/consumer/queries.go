@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"gregor/groupcoord/assignor"
+	"gregor/groupcoord/javaorder"
 	"gregor/protocol"
 )
 
@@ -136,15 +137,15 @@ func (m *Manager) Describe(g *Group) kmsg.ConsumerGroupDescribeResponseGroup {
 	out := kmsg.NewConsumerGroupDescribeResponseGroup()
 	out.Group, out.State = g.ID, g.CommittedState()
 	out.Epoch, out.AssignmentEpoch = g.epoch.GetCommitted(), g.assignmentEpoch.GetCommitted()
-	members := maps.Collect(g.members.AllCommitted())
+	members := g.committedMembers()
 	votes := make(map[string]int)
 	topics := m.Topics()
-	for _, id := range sortedKeys(members) {
-		member := members[id]
+	for _, e := range members {
+		member := e.Value
 		if member.Assignor != nil {
 			votes[*member.Assignor]++
 		}
-		target, _ := g.target.GetCommitted(id)
+		target, _ := g.target.GetCommitted(member.ID)
 		out.Members = append(out.Members, describeMember(member, target, topics))
 	}
 	out.AssignorName = m.defaultAssignor()
@@ -154,6 +155,16 @@ func (m *Manager) Describe(g *Group) kmsg.ConsumerGroupDescribeResponseGroup {
 			out.AssignorName, most = name, votes[name]
 		}
 	}
+	return out
+}
+
+// committedMembers returns the members in Kafka's order.
+func (g *Group) committedMembers() []javaorder.Entry[*Member] {
+	out := make([]javaorder.Entry[*Member], 0, g.members.Len())
+	for id, m := range g.members.AllCommitted() {
+		out = append(out, javaorder.Entry[*Member]{Hash: javaorder.String(id), Arrival: g.members.Arrival(id), Value: m})
+	}
+	javaorder.Timeline(out, g.members.Room())
 	return out
 }
 

@@ -9,12 +9,18 @@ type Map[K comparable, V any] struct {
 	cells    map[K]*cell[K, V]
 	// Invariant: size is the number of cells whose newest version is present.
 	size int
+	// arrivals counts the keys that came, also those that came back; room is the
+	// size that the map would have had at most if no value had replaced another.
+	arrivals uint64
+	room     int
 }
 
 // cell is the history of one key; its newest version lies inline.
 type cell[K comparable, V any] struct {
 	owner *Map[K, V]
 	key   K
+	// arrival is the number of the key among the arrivals.
+	arrival uint64
 	version[V]
 }
 
@@ -52,8 +58,10 @@ func (m *Map[K, V]) GetCommitted(key K) (V, bool) {
 // Set puts value under key into the newest state.
 func (m *Map[K, V]) Set(key K, value V) {
 	c := m.cells[key]
+	m.room = max(m.room, m.size+1)
 	if c == nil {
-		c = &cell[K, V]{owner: m, key: key, version: version[V]{epoch: m.registry.epoch, value: value, present: true}}
+		m.arrivals++
+		c = &cell[K, V]{owner: m, key: key, arrival: m.arrivals, version: version[V]{epoch: m.registry.epoch, value: value, present: true}}
 		m.cells[key] = c
 		m.size++
 		m.registry.touched(c)
@@ -61,6 +69,8 @@ func (m *Map[K, V]) Set(key K, value V) {
 	}
 	if !c.present {
 		m.size++
+		m.arrivals++
+		c.arrival = m.arrivals
 	}
 	c.change(value, true)
 }
@@ -76,6 +86,19 @@ func (m *Map[K, V]) Delete(key K) bool {
 	c.change(zero, false)
 	return true
 }
+
+// Arrival orders the keys of the map by when they came into it. It is soft: a
+// revert does not take it back.
+func (m *Map[K, V]) Arrival(key K) uint64 {
+	if c := m.cells[key]; c != nil {
+		return c.arrival
+	}
+	return 0
+}
+
+// Room is the largest number of keys that a Set has made sure there is room for:
+// one more than the map held before. Neither a Delete nor a revert lessens it.
+func (m *Map[K, V]) Room() int { return m.room }
 
 // Len is the number of keys in the newest state.
 func (m *Map[K, V]) Len() int { return m.size }
