@@ -55,6 +55,7 @@ func newFormat() *cobra.Command {
 	}
 	f.add(c.Flags())
 	_ = c.MarkFlagRequired("cluster-id") // the flag exists
+	c.MarkFlagsMutuallyExclusive("standalone", "initial-controllers", "no-initial-controllers")
 	return c
 }
 

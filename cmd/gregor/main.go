@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -24,7 +25,7 @@ func main() {
 	case errors.As(err, &status):
 		os.Exit(int(status))
 	case !errors.Is(err, errSilent):
-		fmt.Fprintln(os.Stderr, "gregor: "+err.Error())
+		fmt.Fprintln(os.Stderr, "gregor: "+strings.ReplaceAll(err.Error(), "\n", "\ngregor: "))
 	}
 	os.Exit(1)
 }

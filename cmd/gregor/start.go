@@ -34,9 +34,12 @@ func newStart() *cobra.Command {
 		Long: `Runs a node in the foreground by a Kafka server.properties file.
 
 Without a file it is broker and controller on localhost:9092, with its data in
-./gregor-data. An empty log directory is formatted by itself; the cluster id is
-then that of CLUSTER_ID or KAFKA_CLUSTER_ID, or a random one, and
-KAFKA_FORMAT_ARGS may hold further options of "gregor format".
+./gregor-data. A node none of whose log directories is formatted formats them; the
+cluster id is then that of CLUSTER_ID or KAFKA_CLUSTER_ID, or a random one, and
+KAFKA_FORMAT_ARGS may hold further options of "gregor format". When some are
+formatted and others are not, it does not start: a disk may not be mounted.
+
+SIGTERM, SIGINT and SIGHUP stop it cleanly; a second one ends it at once.
 
 Environment variables like KAFKA_NUM_PARTITIONS=3 override the file as in Kafka's
 container image, and --override overrides both.`,
@@ -100,7 +103,7 @@ func start(parent context.Context, file string, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(parent, stopSignals(signal.Ignored(syscall.SIGHUP))...)
 	defer stop()
 	b, err := broker.Start(ctx, broker.Options{
 		Config: cfg, FS: vfs.Real(), Logger: log, Version: version(), Format: formatter, FormatOutput: lineLogger{log},
@@ -121,7 +124,7 @@ func start(parent context.Context, file string, f startFlags) error {
 		log.Error("cannot go on", "error", err)
 	}
 	stop() // a second signal ends the process at once
-	log.Info("stopping")
+	log.Info("stopping", "cause", stopCause(ctx, err))
 	limit, cancel := context.WithTimeout(context.WithoutCancel(parent), shutdownTimeout)
 	defer cancel()
 	if stopErr := b.Stop(limit); stopErr != nil {
@@ -134,13 +137,34 @@ func start(parent context.Context, file string, f startFlags) error {
 	return nil
 }
 
+// stopSignals are those that end the node cleanly. A terminal that goes away sends SIGHUP, which a JVM takes as Kafka's
+// end too, unless nohup had it ignored.
+func stopSignals(hangupIgnored bool) []os.Signal {
+	out := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !hangupIgnored {
+		out = append(out, syscall.SIGHUP)
+	}
+	return out
+}
+
+// stopCause says why the node stops: a signal, or what failed.
+func stopCause(ctx context.Context, failed error) string {
+	if failed != nil {
+		return "failure"
+	}
+	return context.Cause(ctx).Error()
+}
+
 // lineLogger logs what the format command prints.
 type lineLogger struct{ log *slog.Logger }
 
 // Write implements io.Writer.
 func (l lineLogger) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
-		if line = strings.TrimSpace(line); line != "" {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "Bootstrap metadata"): // long, and with the keys of --add-scram
+			l.log.Debug(line) //nolint:sloglint // what the command would have printed
+		case line != "":
 			l.log.Info(line) //nolint:sloglint // what the command would have printed
 		}
 	}
