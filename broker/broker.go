@@ -30,8 +30,10 @@ type Broker struct {
 	log     *slog.Logger
 	manager *storage.Manager
 	node    *kraft.Node
-	pool    *peer.Pool
-	network *network.Server
+	// Requests of one connection are answered in order: what waits for news of the metadata has connections of its own
+	// (quorumPool), lest forwarded requests and heartbeats wait with it.
+	pool, quorumPool *peer.Pool
+	network          *network.Server
 
 	// Set on nodes with the broker role.
 	dynamic   *dynamicConfig
@@ -124,12 +126,13 @@ func (b *Broker) openManager() (*storage.Manager, error) {
 }
 
 func (b *Broker) openQuorum() error {
-	b.pool = peer.NewPool(peer.Options{
+	o := peer.Options{
 		ClientID: strconv.Itoa(int(b.cfg.Node.ID)), DialTimeout: millis(b.cfg.Sockets.ConnectionSetupMillis),
 		RequestTimeout: millis(int64(b.cfg.Node.ControllerSocketMillis)),
-	})
+	}
+	b.pool, b.quorumPool = peer.NewPool(o), peer.NewPool(o)
 	var err error
-	b.node, err = kraft.Open(kraftOptions(&b.o, b.manager, peerClient{b.pool}, b.sockets))
+	b.node, err = kraft.Open(kraftOptions(&b.o, b.manager, peerClient{b.quorumPool}, b.sockets))
 	return err
 }
 
@@ -391,6 +394,7 @@ func (b *Broker) Stop(ctx context.Context) error {
 	b.wg.Wait()
 	errs = append(errs, b.node.Stop(ctx))
 	b.pool.Close()
+	b.quorumPool.Close()
 	errs = append(errs, b.manager.Shutdown(epoch))
 	return errors.Join(errs...)
 }
@@ -408,6 +412,7 @@ func (b *Broker) abandon() {
 	}
 	if b.pool != nil {
 		b.pool.Close()
+		b.quorumPool.Close()
 	}
 	b.wg.Wait()
 	if b.groups != nil {
