@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -83,7 +82,8 @@ func newLogHandler(w io.Writer, level string) (slog.Handler, error) {
 const shutdownTimeout = 30 * time.Second
 
 func start(parent context.Context, file string, f startFlags) error {
-	tuneRuntime()
+	tuning := tuneStart()
+	defer tuning.Stop()
 	handler, err := newLogHandler(os.Stderr, f.logLevel)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func start(parent context.Context, file string, f startFlags) error {
 		return err
 	}
 	log.Info("serving", "after", time.Since(began).Round(time.Millisecond).String())
-	returnStartMemory()
+	tuning.Reset(settleDelay)
 	select {
 	case <-ctx.Done():
 	case err = <-b.Failed():
@@ -178,17 +178,34 @@ const ballastBytes = 32 << 20
 
 var ballast []byte //nolint:unused // holding it is its use
 
+// startGCPercent lets the heap of a start grow to a few megabytes before the first collection: most starts are over by
+// then.
+const startGCPercent = 400
+
+// longStart is from when on a start is treated as the long run: it recovers logs, or waits for other nodes.
+const longStart = time.Second
+
+// settleDelay is when the runtime is tuned for the long run: the first clients, who have waited for the start, come
+// before the two collections that it takes.
+const settleDelay = 300 * time.Millisecond
+
+// tunesItself says that the operator has left the collector to us.
+func tunesItself() bool { return os.Getenv("GOGC") == "" }
+
+// tuneStart tunes the runtime for a start. The timer, which fires when the start takes long, tunes it for the long run.
+func tuneStart() *time.Timer {
+	if tunesItself() {
+		debug.SetGCPercent(startGCPercent)
+	}
+	return time.AfterFunc(longStart, tuneRuntime)
+}
+
 // tuneRuntime makes the heap small rather than the collector idle, unless the operator said otherwise: a broker
-// allocates little per request, and its memory is the page cache's to use.
+// allocates little per request, and its memory is the page cache's to use. What only the start needed is given back.
 func tuneRuntime() {
-	if os.Getenv("GOGC") == "" {
+	if tunesItself() {
 		debug.SetGCPercent(50)
 		ballast = make([]byte, ballastBytes)
 	}
-}
-
-// returnStartMemory gives back what only the start needed.
-func returnStartMemory() {
-	runtime.GC()
 	debug.FreeOSMemory()
 }

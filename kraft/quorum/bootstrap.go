@@ -23,9 +23,19 @@ type BootstrapOptions struct {
 
 // WriteBootstrap makes the directory of the metadata log with the checkpoint 0-0 in it.
 func WriteBootstrap(fsys vfs.FS, dir string, o BootstrapOptions) error {
-	if err := makeDir(fsys, dir); err != nil {
+	named, err := makeDir(fsys, dir)
+	if err != nil {
 		return err
 	}
+	err = writeFirstSnapshot(fsys, dir, o)
+	if nameErr := <-named; nameErr != nil && err == nil {
+		err = fmt.Errorf("metadata log directory: %w", nameErr)
+	}
+	return err
+}
+
+// writeFirstSnapshot writes the checkpoint 0-0 into the directory.
+func writeFirstSnapshot(fsys vfs.FS, dir string, o BootstrapOptions) error {
 	store, err := openSnapshots(fsys, dir, 0)
 	if err != nil {
 		return err

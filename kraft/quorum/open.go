@@ -27,9 +27,24 @@ func logConfig(o LogOptions) storage.LogConfig {
 
 // openMachine opens the directory: of this program, of Apache Kafka, freshly formatted or empty.
 func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
-	if err := makeDir(o.FS, o.Dir); err != nil {
+	named, err := makeDir(o.FS, o.Dir)
+	if err != nil {
 		return nil, err
 	}
+	m, err := openLogs(o, b, acc)
+	// Nothing that depends on the log, as a vote does, is said before the directory has its name for good.
+	if nameErr := <-named; nameErr != nil {
+		err = errors.Join(err, fmt.Errorf("metadata log directory: %w", nameErr))
+		if m != nil {
+			err = errors.Join(err, m.storage.log.Close())
+		}
+		return nil, err
+	}
+	return m, err
+}
+
+// openLogs opens the log and the snapshots in the directory, and the state of raft beside them.
+func openLogs(o *Options, b *board, acc *accumulator) (*machine, error) {
 	snapshots, err := openSnapshots(o.FS, o.Dir, time.Duration(o.Log.FileDeleteDelayMillis)*time.Millisecond)
 	if err != nil {
 		return nil, err
@@ -71,15 +86,15 @@ func openMachine(o *Options, b *board, acc *accumulator) (*machine, error) {
 	return m, m.committed(log.State().HighWatermark)
 }
 
-// makeDir makes the log's directory durable by name. One that is there may still be known to the page cache only.
-func makeDir(fsys vfs.FS, dir string) error {
+// makeDir makes the log's directory, and begins to make it durable by name: one that is there may still be known to the
+// page cache only. The channel gets the result, while the caller reads what is in the directory.
+func makeDir(fsys vfs.FS, dir string) (named <-chan error, err error) {
 	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("metadata log directory: %w", err)
+		return nil, fmt.Errorf("metadata log directory: %w", err)
 	}
-	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("metadata log directory: %w", err)
-	}
-	return nil
+	done := make(chan error, 1)
+	go func() { done <- fsys.SyncDir(filepath.Dir(dir)) }()
+	return done, nil
 }
 
 func (o *Options) sender() func(Peer, []byte) {
