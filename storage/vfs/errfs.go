@@ -36,13 +36,14 @@ const (
 	OpTruncate
 	OpSync
 	OpAllocate
+	OpSyncAll
 )
 
 var opNames = [...]string{
 	OpOpen: "open", OpCreate: "create", OpRename: "rename", OpRemove: "remove", OpRemoveAll: "removeall",
 	OpMkdir: "mkdir", OpReadDir: "readdir", OpStat: "stat", OpChmod: "chmod", OpSetModTime: "setmodtime", OpSyncDir: "syncdir",
 	OpLock: "lock", OpDiskUsage: "statfs", OpRead: "read", OpWrite: "write", OpTruncate: "truncate",
-	OpSync: "sync", OpAllocate: "allocate",
+	OpSync: "sync", OpAllocate: "allocate", OpSyncAll: "syncall",
 }
 
 // String is the name in lower case.
@@ -273,6 +274,27 @@ func (e *errFS) SyncDir(dir string) error {
 		return err
 	}
 	return e.inner.SyncDir(dir)
+}
+
+func (e *errFS) OpenVolume(dir string) (Volume, error) {
+	v, err := e.inner.OpenVolume(dir)
+	if err != nil {
+		return nil, err
+	}
+	return errVolume{Volume: v, fs: e, dir: dir}, nil
+}
+
+type errVolume struct {
+	Volume
+	fs  *errFS
+	dir string
+}
+
+func (v errVolume) SyncAll() error {
+	if err := v.fs.inject(Op{Kind: OpSyncAll, Name: v.dir}); err != nil {
+		return err
+	}
+	return v.Volume.SyncAll()
 }
 
 func (e *errFS) Lock(name string) (io.Closer, error) {

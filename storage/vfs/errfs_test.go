@@ -103,6 +103,12 @@ func TestEveryOperationCanFail(t *testing.T) {
 				OpTruncate:   func() error { return f.Truncate(0) },
 				OpSync:       f.Sync,
 				OpAllocate:   func() error { return f.Allocate(0, 10) },
+				OpSyncAll: func() error {
+					v, err := e.OpenVolume(dir)
+					must(t, err)
+					defer v.Close()
+					return v.SyncAll()
+				},
 			}
 			if err := calls[kind](); !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%v", err)

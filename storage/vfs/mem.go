@@ -381,6 +381,45 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
+// OpenVolume opens the whole of it.
+func (m *Mem) OpenVolume(dir string) (Volume, error) {
+	if _, err := m.Stat(dir); err != nil {
+		return nil, err
+	}
+	return memVolume{m, dir}, nil
+}
+
+type memVolume struct {
+	mem *Mem
+	dir string
+}
+
+func (v memVolume) SyncAll() error {
+	m := v.mem
+	m.announce(Op{Kind: OpSyncAll, Name: v.dir})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.pending {
+		c.applyDurable()
+	}
+	m.pending = nil
+	m.root.syncAll()
+	return nil
+}
+
+func (memVolume) Close() error { return nil }
+
+// syncAll makes the contents of all files below durable.
+func (n *memNode) syncAll() {
+	if !n.dir {
+		n.synced, n.generation = n.now.share(), nextGeneration()
+		return
+	}
+	for _, child := range n.names {
+		child.syncAll()
+	}
+}
+
 // Lock takes a lock that is held until Close.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	if ok, err := Exists(m, name); err != nil {

@@ -64,6 +64,24 @@ func (realFS) SyncDir(dir string) error {
 	return d.Close()
 }
 
+func (realFS) OpenVolume(dir string) (Volume, error) {
+	if !syncfsTells() {
+		return nil, &fs.PathError{Op: "syncfs", Path: dir, Err: errors.ErrUnsupported}
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return realVolume{&realFile{f: f}}, nil
+}
+
+// realVolume is a descriptor of a directory: failures of writes since it was opened are its own to report.
+type realVolume struct{ f *realFile }
+
+func (v realVolume) SyncAll() error { return v.f.control("syncfs", syncfs) }
+
+func (v realVolume) Close() error { return v.f.Close() }
+
 func (realFS) Lock(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, filePerm)
 	if err != nil {

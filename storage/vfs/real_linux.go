@@ -1,7 +1,9 @@
 package vfs
 
 import (
+	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +17,22 @@ func lockWhole(fd uintptr) error {
 }
 
 func fdatasync(fd int) error { return unix.Fdatasync(fd) }
+
+func syncfs(fd int) error { return unix.Syncfs(fd) }
+
+// syncfsTells says whether syncfs reports that writing a file back has failed: Linux does so since 5.8.
+var syncfsTells = sync.OnceValue(func() bool {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	const sinceMajor, sinceMinor = 5, 8
+	return major > sinceMajor || major == sinceMajor && minor >= sinceMinor
+})
 
 func fallocateKeepSize(fd int, offset, lengthBytes int64) error {
 	return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, offset, lengthBytes)

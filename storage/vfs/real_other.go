@@ -20,6 +20,10 @@ func lockWhole(fd uintptr) error {
 
 func fdatasync(fd int) error { return unix.Fsync(fd) }
 
+func syncfs(int) error { return unix.ENOSYS }
+
+func syncfsTells() bool { return false }
+
 func fallocateKeepSize(int, int64, int64) error { return unix.EOPNOTSUPP }
 
 func fadvise(int, int64, int64, Advice) error { return nil }

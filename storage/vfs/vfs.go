@@ -44,11 +44,22 @@ type FS interface {
 	SetModTime(name string, t time.Time) error
 	// SyncDir makes creations, renames and removals in dir durable.
 	SyncDir(dir string) error
+	// OpenVolume opens the file system that holds dir, to sync it as a whole. The error wraps errors.ErrUnsupported where
+	// that cannot be done, or would not tell of failures.
+	OpenVolume(dir string) (Volume, error)
 	// Lock creates name when missing and takes an exclusive advisory lock on it, released by Close (which
 	// keeps the file). It answers ErrLocked when somebody else holds it.
 	Lock(name string) (io.Closer, error)
 	// DiskUsage tells the size of the file system that holds dir, and how much of it is free to us, in bytes.
 	DiskUsage(dir string) (totalBytes, usableBytes int64, err error)
+}
+
+// Volume is a file system as a whole.
+type Volume interface {
+	// SyncAll makes everything durable that has been written into the file system, by anybody: contents and names. It
+	// answers an error when any write has failed since OpenVolume.
+	SyncAll() error
+	io.Closer
 }
 
 // File is an open file. Reads and writes name their position, so that one descriptor serves many
@@ -128,14 +139,19 @@ func WriteFile(fsys FS, name string, b []byte) error {
 // WriteFileAtomic replaces a file so that a crash leaves either the old or the new contents: NAME.tmp is
 // written and synced, renamed over name, and the directory is synced.
 func WriteFileAtomic(fsys FS, name string, b []byte) error {
+	if err := ReplaceFile(fsys, name, b); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// ReplaceFile is WriteFileAtomic without the sync of the directory, which the caller does for several files at once.
+func ReplaceFile(fsys FS, name string, b []byte) error {
 	tmp := name + ".tmp"
 	if err := WriteFile(fsys, tmp, b); err != nil {
 		return err
 	}
-	if err := fsys.Rename(tmp, name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(name))
+	return fsys.Rename(tmp, name)
 }
 
 // Exists tells whether name exists.
