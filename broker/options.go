@@ -3,11 +3,13 @@ package broker
 import (
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gregor/broker/config"
 	"gregor/broker/network"
@@ -40,10 +42,29 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 
 // topicConfig resolves topic configs on the broker's defaults.
 func topicConfig(c *config.Config, overrides map[string]string) (storage.LogConfig, error) {
-	all := c.TopicDefaults()
-	maps.Copy(all, overrides)
-	return storage.DefaultLogConfig().With(all)
+	d := newestDefaults.Load()
+	if d == nil || d.of != c {
+		base, err := storage.DefaultLogConfig().With(c.TopicDefaults())
+		if err != nil {
+			return storage.LogConfig{}, err
+		}
+		d = &topicDefaults{of: c, base: base}
+		newestDefaults.Store(d)
+	}
+	if len(overrides) == 0 {
+		return d.base, nil
+	}
+	return d.base.With(overrides)
 }
+
+// topicDefaults is what topics without overrides have by a broker config, which is immutable.
+type topicDefaults struct {
+	of   *config.Config
+	base storage.LogConfig
+}
+
+// newestDefaults saves resolving the same fallbacks for each of ten thousand partitions.
+var newestDefaults atomic.Pointer[topicDefaults]
 
 func managerOptions(o *Options, failed func(storage.DirInfo), damaged func(storage.DamagedReplica)) (storage.ManagerOptions, error) {
 	c := o.Config
@@ -64,9 +85,18 @@ func managerOptions(o *Options, failed func(storage.DirInfo), damaged func(stora
 			LogStartOffsetMillis: int64(c.Storage.StartCheckpointMillis), HighWatermarkMillis: c.Storage.HighWatermarkCheckpointMs,
 			ProducerExpiryMillis: int64(c.Producers.IDExpirationCheckMillis), InitialRetentionMillis: c.Storage.InitialTaskDelayMillis,
 		},
-		ProducerExpirationMillis: int64(c.Producers.IDExpirationMillis), VerifyTransactions: true,
+		ProducerExpirationMillis: int64(c.Producers.IDExpirationMillis), VerifyTransactions: true, MaxOpenFiles: maxOpenFiles(),
 		DirFailed: failed, ReplicaDamaged: damaged, Logger: o.Logger,
 	}, nil
+}
+
+// maxOpenFiles is how many descriptors the logs may keep: half of what the process has, so that connections find some too.
+func maxOpenFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return storage.DefaultMaxOpenFiles
+	}
+	return int(min(limit.Cur/2, storage.DefaultMaxOpenFiles))
 }
 
 // cleanerConfig is the log cleaner's part of the config.

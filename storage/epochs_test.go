@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"gregor/protocol/record"
 	"gregor/storage/vfs"
 )
 
@@ -44,8 +45,9 @@ func TestEpochHistoryAnswersLikeAListOfRecords(t *testing.T) {
 				if c, err = loadEpochs(fsys, testDir); err != nil {
 					t.Fatal(err)
 				}
-				if c.pending() {
-					t.Fatal("a fresh history is behind its file")
+				before := fsys.Ops()
+				if err := c.flush(); err != nil || fsys.Ops() != before {
+					t.Fatal("a fresh history is behind its file", err)
 				}
 			}
 			if start < len(records) {
@@ -78,5 +80,45 @@ func checkEpochs(t *rapid.T, c *epochCache, records []int32, start int) {
 		if found != wantFound || end != wantEnd {
 			t.Fatalf("epoch %d: found %d ending at %d, want %d at %d: %v", epoch, found, end, wantFound, wantEnd, c.all())
 		}
+	}
+}
+
+func TestEpochGetsItsEntryWithRecordsAndBeforeTheRecoveryPointPassesThem(t *testing.T) {
+	fsys := vfs.NewMem()
+	l := openLog(t, testOptions(fsys))
+	epochs := func() string { return string(readFile(t, fsys, "leader-epoch-checkpoint")) }
+	before := fsys.Ops()
+	must(t, l.AssignEpochStart(5, 0))
+	l.bg.wait()
+	if fsys.Ops() != before || epochs() != "" {
+		t.Errorf("becoming the leader of an empty log wrote %q", epochs())
+	}
+	if e, ok := l.LatestEpoch(); e != 5 || !ok {
+		t.Errorf("the epoch is %d, %t", e, ok)
+	}
+	_, err := l.AppendAsLeader(batchOf(2, 1, record.BuilderOptions{}), 5, AppendOptions{LogAppendTimeMillis: -1})
+	must(t, err)
+	must(t, l.AssignEpochStart(6, 2))
+	must(t, l.AssignEpochStart(7, 2))
+	must(t, l.Flush(2))
+	if l.State().RecoveryPoint != 2 || epochs() != "0\n1\n5 0\n" {
+		t.Errorf("recovery point %d with the file %q", l.State().RecoveryPoint, epochs())
+	}
+	_, err = l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 7, AppendOptions{LogAppendTimeMillis: -1})
+	must(t, err)
+	must(t, l.Roll())
+	l.bg.wait()
+	if l.State().RecoveryPoint != 3 || epochs() != "0\n2\n5 0\n7 2\n" {
+		t.Errorf("after a roll: recovery point %d with the file %q", l.State().RecoveryPoint, epochs())
+	}
+	// An epoch that starts below the end changes history.
+	must(t, l.AssignEpochStart(8, 1))
+	if epochs() != "0\n2\n5 0\n8 1\n" {
+		t.Errorf("the file holds %q", epochs())
+	}
+	must(t, l.AssignEpochStart(9, 3))
+	must(t, l.Close())
+	if epochs() != "0\n3\n5 0\n8 1\n9 3\n" {
+		t.Errorf("after a clean stop the file holds %q", epochs())
 	}
 }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -24,6 +23,7 @@ type Log struct {
 	topicID topicIDFile
 
 	state    atomic.Pointer[State]
+	opened   *State // the first one, if all of it had been closed cleanly
 	config   atomic.Pointer[LogConfig]
 	observer atomic.Pointer[func(*State)]
 
@@ -275,28 +275,27 @@ func (l *Log) flushEpochs() {
 	}
 }
 
-// AssignEpochStart notes that the records of a leader epoch start at an offset, durably. A new leader calls it
-// with the log end before it serves.
+// AssignEpochStart notes that the records of a leader epoch start at an offset. A new leader calls it with the log end
+// before it serves. Its entry is in the file before the recovery point passes the first of these records, and without
+// records when the log is closed cleanly: below the recovery point the file is all there is, above it recovery learns the
+// epochs from the batches, and whoever opens a log drops an epoch without records. Becoming the leader of ten thousand
+// partitions so costs no write. An epoch that starts below the log end changes what is history already, and is durable at
+// once.
 func (l *Log) AssignEpochStart(epoch int32, offset int64) error {
 	l.mu.Lock()
 	defer l.unlock()
 	if err := l.usable(); err != nil {
 		return err
 	}
-	if err := l.assignEpoch(epoch, offset); err != nil {
-		return err
-	}
-	l.publish()
-	return nil
-}
-
-func (l *Log) assignEpoch(epoch int32, offset int64) error {
 	if !l.epochs.assign(epoch, offset) {
 		return nil
 	}
-	if err := l.epochs.flush(); err != nil {
-		return l.fail("write of the leader epochs", err)
+	if offset < l.w.logEnd {
+		if err := l.epochs.flush(); err != nil {
+			return l.fail("write of the leader epochs", err)
+		}
 	}
+	l.publish()
 	return nil
 }
 
@@ -369,10 +368,22 @@ func (l *Log) SetProducerExpiration(millis int64) {
 
 // RenameDir renames the partition's directory (deletion, promotion of a future replica) and syncs the parent.
 func (l *Log) RenameDir(dir string) error {
+	if err := l.renameDir(dir); err != nil {
+		return err
+	}
+	if err := l.fs.SyncDir(filepath.Dir(dir)); err != nil {
+		defer l.report()
+		return l.fail("rename of the directory", err)
+	}
+	return nil
+}
+
+// renameDir is RenameDir without the sync.
+func (l *Log) renameDir(dir string) error {
 	l.lockIdle()
 	defer l.unlock()
 	w := &l.w
-	if err := l.fs.Rename(w.dir, dir); err != nil {
+	if err := l.topicID.moveDir(dir, func() error { return l.fs.Rename(w.dir, dir) }); err != nil {
 		return l.fail("rename of the directory", err)
 	}
 	w.dir = dir
@@ -384,105 +395,6 @@ func (l *Log) RenameDir(dir string) error {
 	w.trash.dirRenamed(dir)
 	w.producers.SetDir(dir)
 	l.epochs.setDir(dir)
-	l.topicID.setDir(dir)
 	l.flush.dirRenamed(dir)
-	if err := l.fs.SyncDir(filepath.Dir(dir)); err != nil {
-		return l.fail("rename of the directory", err)
-	}
-	return nil
-}
-
-// Close stops the log cleanly: everything is synced, the indexes are cut to their entries, a producer snapshot
-// at the log end is written. Ranges handed out stay readable.
-func (l *Log) Close() error {
-	l.lockIdle()
-	defer l.unlock()
-	w := &l.w
-	if w.closed {
-		return ErrClosed
-	}
-	w.stop()
-	if f := l.failure.Load(); f != nil {
-		return errors.Join(f, l.closeFiles())
-	}
-	if err := l.closeClean(); err != nil {
-		return errors.Join(l.fail("clean close", err), l.closeFiles())
-	}
-	l.publish()
-	return l.closeFiles()
-}
-
-func (l *Log) closeClean() error {
-	w := &l.w
-	if err := l.topicID.flush(); err != nil {
-		return err
-	}
-	if err := l.unlessDamaged(w.active.SealLater()); err != nil {
-		return err
-	}
-	trim := w.active.Trim
-	if l.config.Load().KeepActiveIndexSize {
-		trim = w.active.WriteIndexes
-	}
-	if err := l.unlessDamaged(trim()); err != nil {
-		return err
-	}
-	if err := l.flush.syncSegments(w.segments); err != nil {
-		return err
-	}
-	if err := w.active.SyncAll(); err != nil {
-		return err
-	}
-	if err := l.epochs.flush(); err != nil {
-		return err
-	}
-	if err := w.producers.TakeSnapshot(); err != nil {
-		return err
-	}
-	if err := l.fs.SyncDir(w.dir); err != nil {
-		return err
-	}
-	l.flush.advance(w.logEnd, w.generation)
-	return nil
-}
-
-// stop ends the timers. What they would have done is done by the next start.
-func (w *writer) stop() {
-	w.closed = true
-	if w.flushTimer != nil {
-		w.flushTimer.Stop()
-	}
-	w.trash.stop()
-}
-
-func (l *Log) closeFiles() error {
-	var err error
-	for _, s := range l.w.segments {
-		err = errors.Join(err, s.Close())
-	}
-	return err
-}
-
-// CloseUnclean gives up the descriptors and writes nothing: for a log whose directory failed or is about to be
-// removed.
-func (l *Log) CloseUnclean() {
-	l.lockIdle()
-	defer l.unlock()
-	if l.w.closed {
-		return
-	}
-	l.w.stop()
-	// Nothing is written any more, so there is nothing that closing could lose.
-	_ = l.closeFiles()
-}
-
-// Delete closes the log and removes its directory.
-func (l *Log) Delete() error {
-	l.CloseUnclean()
-	l.mu.Lock()
-	defer l.unlock()
-	if err := l.fs.RemoveAll(l.w.dir); err != nil {
-		return l.fail("removal of the directory", err)
-	}
 	return nil
 }

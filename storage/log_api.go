@@ -58,7 +58,11 @@ type LogOptions struct {
 	Topic     string
 	Partition int32
 	TopicID   [16]byte // zero when unknown: taken from partition.metadata
-	Config    LogConfig
+	// TopicIDLater leaves it to the owner when partition.metadata is written; the first append does it at the latest.
+	TopicIDLater bool
+	Config       LogConfig
+	// Workers bounds the background work of many logs; nil for no bound.
+	Workers *Workers
 
 	// LogStartOffset and RecoveryPoint are those of the checkpoint files, 0 when they have no entry.
 	LogStartOffset int64

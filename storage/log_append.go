@@ -294,9 +294,7 @@ func (l *Log) assignEpochs(batches []byte) error {
 			if b.LeaderEpoch() == newest || b.LeaderEpoch() < 0 {
 				continue
 			}
-			if err := l.assignEpoch(b.LeaderEpoch(), b.BaseOffset()); err != nil {
-				return err
-			}
+			l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 			newest = b.LeaderEpoch()
 		case newest >= 0:
 			// Old formats carry no epoch: without history, truncation goes by the high watermark again.

@@ -5,6 +5,8 @@ import "sync"
 // background runs the work of a log that must not hold up the writer, one piece after the other, on a goroutine
 // that exists only while there is work: tens of thousands of idle logs cost nothing.
 type background struct {
+	workers *Workers // nil for no bound
+
 	mu      sync.Mutex
 	queue   []func()
 	running bool
@@ -37,8 +39,26 @@ func (b *background) loop() {
 		work := b.queue[0]
 		b.queue = b.queue[1:]
 		b.mu.Unlock()
-		work()
+		b.workers.do(work)
 	}
+}
+
+// Workers bounds how much background work of many logs runs at the same time: each piece sits in system calls, with a
+// thread of its own, and ten thousand threads end a Go process.
+type Workers struct{ slots chan struct{} }
+
+// NewWorkers makes a bound of n pieces of work.
+func NewWorkers(n int) *Workers { return &Workers{slots: make(chan struct{}, n)} }
+
+// do runs work when there is room for it. Work must not wait for that of other logs.
+func (w *Workers) do(work func()) {
+	if w == nil {
+		work()
+		return
+	}
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	work()
 }
 
 // wait returns when nothing is queued or running.

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -18,14 +19,18 @@ import (
 // Invariant: entries ascend strictly in both epoch and start offset.
 type epochCache struct {
 	fs vfs.FS
+	// end is where the log ends: epochs that start there have no record, and come into the file with the clean stop only,
+	// since opening the log drops them. Nil, while the log is being loaded, for no such bound.
+	end func() int64
 
 	mu      sync.RWMutex
 	entries []EpochEntry
-	changes int64 // counts changes of entries
 
-	fileMu  sync.Mutex // one write at a time; taken before mu
-	path    string
-	written int64 // changes that are in the file
+	fileMu sync.Mutex // one write at a time; taken before mu
+	path   string
+	// saved is what the file holds; savedKnown is false after a write that failed.
+	saved      []EpochEntry
+	savedKnown bool
 }
 
 func loadEpochs(fsys vfs.FS, dir string) (*epochCache, error) {
@@ -33,6 +38,7 @@ func loadEpochs(fsys vfs.FS, dir string) (*epochCache, error) {
 	entries, err := checkpoint.ReadEpochs(fsys, c.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		c.savedKnown = true // no file says the same as an empty one
 		return c, nil
 	case errors.Is(err, checkpoint.ErrSyntax):
 		return nil, &CorruptError{File: c.path, Cause: err}
@@ -42,7 +48,7 @@ func loadEpochs(fsys vfs.FS, dir string) (*epochCache, error) {
 	for _, e := range entries {
 		c.assignLocked(e)
 	}
-	c.changes, c.written = 0, 0
+	c.saved, c.savedKnown = entries, true
 	return c, nil
 }
 
@@ -66,7 +72,6 @@ func (c *epochCache) assignLocked(e EpochEntry) bool {
 		keep--
 	}
 	c.entries = append(slices.Clone(c.entries[:keep]), e)
-	c.changes++
 	return true
 }
 
@@ -133,7 +138,6 @@ func (c *epochCache) truncateEnd(end int64) bool {
 		return false
 	}
 	c.entries = slices.Clone(c.entries[:keep])
-	c.changes++
 	return true
 }
 
@@ -151,7 +155,6 @@ func (c *epochCache) truncateStart(start int64) bool {
 	}
 	c.entries = slices.Clone(c.entries[holder:])
 	c.entries[0].StartOffset = start
-	c.changes++
 	return true
 }
 
@@ -162,33 +165,42 @@ func (c *epochCache) clear() bool {
 		return false
 	}
 	c.entries = nil
-	c.changes++
 	return true
 }
 
-// pending tells whether the file is behind.
-func (c *epochCache) pending() bool {
-	c.fileMu.Lock()
-	defer c.fileMu.Unlock()
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.changes != c.written
-}
-
-// flush makes the newest entries durable.
+// flush makes the newest entries durable, as far as they have records.
 func (c *epochCache) flush() error {
 	c.fileMu.Lock()
 	defer c.fileMu.Unlock()
-	c.mu.RLock()
-	changes, entries := c.changes, c.entries
-	c.mu.RUnlock()
-	if changes == c.written {
+	end := int64(math.MaxInt64)
+	if c.end != nil {
+		end = c.end()
+	}
+	entries := c.all()
+	for len(entries) > 0 && entries[len(entries)-1].StartOffset >= end {
+		entries = entries[:len(entries)-1]
+	}
+	return c.write(entries, func(name string, b []byte) error { return vfs.WriteFileAtomic(c.fs, name, b) })
+}
+
+// replace writes all entries, for a clean stop. A crash before that is durable leaves the old file, which is as good: what
+// it does not have yet are epochs of records above the recovery point, or of none.
+func (c *epochCache) replace(replace replacer) error {
+	c.fileMu.Lock()
+	defer c.fileMu.Unlock()
+	return c.write(c.all(), replace)
+}
+
+// write writes the file if it holds something else. With fileMu held.
+func (c *epochCache) write(entries []EpochEntry, replace replacer) error {
+	if c.savedKnown && slices.Equal(entries, c.saved) {
 		return nil
 	}
-	if err := checkpoint.WriteEpochs(c.fs, c.path, entries); err != nil {
+	c.savedKnown = false
+	if err := replace(c.path, checkpoint.EncodeEpochs(entries)); err != nil {
 		return err
 	}
-	c.written = changes
+	c.saved, c.savedKnown = entries, true
 	return nil
 }
 

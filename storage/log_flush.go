@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,13 @@ func (f *flusher) filesChanged() {
 	f.dirty++
 }
 
+// leaveParent leaves it to the owner to make the name of the directory durable.
+func (f *flusher) leaveParent() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parent = false
+}
+
 func (f *flusher) dirRenamed(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,20 +78,30 @@ func (f *flusher) advance(offset, generation int64) {
 }
 
 // syncDir makes the names in the directory durable, if any changed.
-func (f *flusher) syncDir() error {
+func (f *flusher) syncDir() error { return f.syncNames(func() error { return nil }) }
+
+// syncNames runs a sync of files and, at the same time, makes the names in the directory durable, if any changed, and the
+// directory's own: the file system joins the syncs, and the first append of a log waits for one instead of three.
+func (f *flusher) syncNames(files func() error) error {
 	f.mu.Lock()
 	dir, dirty, parent := f.dir, f.dirty, f.parent
 	changed := dirty != f.dirDone
 	f.mu.Unlock()
+	var wg sync.WaitGroup
+	var dirErr, parentErr error
 	if changed {
-		if err := f.fs.SyncDir(dir); err != nil {
-			return err
-		}
+		wg.Go(func() { dirErr = f.fs.SyncDir(dir) })
 	}
 	if parent {
-		if err := f.fs.SyncDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
+		wg.Go(func() { parentErr = f.fs.SyncDir(filepath.Dir(dir)) })
+	}
+	err := files()
+	wg.Wait()
+	if err := errors.Join(dirErr, parentErr); err != nil {
+		return err // rather than that of a file which retention has deleted meanwhile
+	}
+	if err != nil {
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,9 +112,26 @@ func (f *flusher) syncDir() error {
 	return nil
 }
 
-// syncSegments syncs the batches of all segments that may hold unsynced ones, then the directory.
+// syncSegments syncs the batches of all segments that may hold unsynced ones, and the directory.
 func (f *flusher) syncSegments(segments []*segment.Segment) error {
 	from := f.flushed()
+	return f.syncNames(func() error { return syncFrom(segments, from) })
+}
+
+// syncUnsynced is syncSegments when the log, which ends at an offset, stands still, together with one more sync.
+func (f *flusher) syncUnsynced(segments []*segment.Segment, end int64, more func() error) error {
+	from := f.flushed()
+	return f.syncNames(func() error {
+		if from < end {
+			if err := syncFrom(segments, from); err != nil {
+				return err
+			}
+		}
+		return more()
+	})
+}
+
+func syncFrom(segments []*segment.Segment, from int64) error {
 	for i, s := range segments {
 		if i+1 < len(segments) && segments[i+1].Base() <= from {
 			continue
@@ -105,7 +140,7 @@ func (f *flusher) syncSegments(segments []*segment.Segment) error {
 			return err
 		}
 	}
-	return f.syncDir()
+	return nil
 }
 
 // Flush returns when all batches below upTo (exclusive, at most the log end) are durable, and the names of the
@@ -139,6 +174,9 @@ func (l *Log) syncAll() error {
 	f := &l.flush
 	s := l.state.Load()
 	err := f.syncSegments(s.segments)
+	if err == nil {
+		err = l.epochs.flush() // below the recovery point nothing else tells the epochs
+	}
 	if err == nil {
 		f.advance(s.LogEndOffset, s.generation)
 	}

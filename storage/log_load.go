@@ -500,13 +500,10 @@ func (ld *loader) finish(end int64) error {
 	}
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.opts.LogStartOffset)
-	if l.opts.HadCleanShutdown {
-		// The next start would find the same.
-		if l.epochs.pending() {
-			l.bg.run(l.flushEpochs)
+	if !l.opts.HadCleanShutdown { // or else the next start would find the same
+		if err := l.epochs.flush(); err != nil {
+			return err
 		}
-	} else if err := l.epochs.flush(); err != nil {
-		return err
 	}
 	bases := make([]int64, len(ld.segments))
 	for i, s := range ld.segments {

@@ -40,6 +40,7 @@ func OpenLog(o LogOptions) (*Log, error) {
 	l.w.dir, l.w.remoteEnd = o.Dir, noRemoteEnd
 	l.w.jitterMillis = rollJitter(o.Config)
 	l.flush.fs, l.flush.dir = l.fs, o.Dir
+	l.bg.workers = o.Workers
 	l.flush.lastMillis.Store(nowMillis())
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("open of %s: %w", o.Dir, err)
@@ -69,16 +70,26 @@ func (l *Log) open() error {
 		l.flush.parent = true
 	}
 	l.publish()
-	if l.topicID.pending() {
-		l.bg.run(func() {
-			if err := l.topicID.flush(); err != nil {
-				_ = l.fail("write of partition.metadata", err)
-				l.report()
-			}
-		})
+	if l.opts.HadCleanShutdown && len(ld.recovered) == 0 && !created && l.flush.dirty == 0 {
+		l.opened = l.state.Load()
+	}
+	l.epochs.end = func() int64 { return l.state.Load().LogEndOffset }
+	if l.topicID.pending() && !l.opts.TopicIDLater {
+		l.bg.run(l.writeTopicID)
 	}
 	ld.syncLater()
 	return nil
+}
+
+// writeTopicID makes partition.metadata durable, if it is not yet.
+func (l *Log) writeTopicID() {
+	if l.failure.Load() != nil {
+		return
+	}
+	if err := l.topicID.flush(); err != nil {
+		_ = l.fail("write of partition.metadata", err)
+		l.report()
+	}
 }
 
 func (l *Log) makeDir() (created bool, err error) {
@@ -101,11 +112,11 @@ func (l *Log) makeDir() (created bool, err error) {
 // first record.
 type topicIDFile struct {
 	fs      vfs.FS
+	id      [16]byte // set by open
 	written atomic.Bool
 
-	mu   sync.Mutex
+	mu   sync.Mutex // held while the file is being written
 	path string
-	id   [16]byte
 }
 
 func (f *topicIDFile) open(id [16]byte) error {
@@ -124,34 +135,67 @@ func (f *topicIDFile) open(id [16]byte) error {
 	return nil
 }
 
-func (f *topicIDFile) get() [16]byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.id
+func (f *topicIDFile) get() [16]byte { return f.id }
+
+func (f *topicIDFile) pending() bool { return !f.written.Load() && f.id != [16]byte{} }
+
+// flush makes the file durable.
+func (f *topicIDFile) flush() error {
+	return f.write(func(name string, b []byte) error { return vfs.WriteFileAtomic(f.fs, name, b) })
 }
 
-func (f *topicIDFile) pending() bool { return !f.written.Load() && f.get() != [16]byte{} }
-
-func (f *topicIDFile) flush() error {
-	if f.written.Load() {
+func (f *topicIDFile) write(replace replacer) error {
+	if !f.pending() {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.id == ([16]byte{}) || f.written.Load() {
+	if !f.pending() {
 		return nil
 	}
-	if err := checkpoint.WritePartitionMetadata(f.fs, f.path, f.id); err != nil {
+	if err := replace(f.path, checkpoint.EncodePartitionMetadata(f.id)); err != nil {
 		return err
 	}
 	f.written.Store(true)
 	return nil
 }
 
-func (f *topicIDFile) setDir(dir string) {
+// begin puts the file into a batch. The writer's end is to be called with the outcome, and holds up others meanwhile.
+func (f *topicIDFile) begin(batch *vfs.Batch) (end func(durable bool), err error) {
+	f.mu.Lock()
+	if !f.pending() {
+		f.mu.Unlock()
+		return func(bool) {}, nil
+	}
+	if err := batch.Replace(f.path, checkpoint.EncodePartitionMetadata(f.id)); err != nil {
+		f.mu.Unlock()
+		return nil, err
+	}
+	return func(durable bool) {
+		if durable {
+			f.written.Store(true)
+		}
+		f.mu.Unlock()
+	}, nil
+}
+
+// moveDir renames the directory while nobody writes the file.
+func (f *topicIDFile) moveDir(dir string, rename func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := rename(); err != nil {
+		return err
+	}
 	f.path = filepath.Join(dir, checkpoint.PartitionMetadataFile)
+	return nil
+}
+
+// removeDir removes the directory while nobody writes the file, nor will again.
+func (f *topicIDFile) removeDir(remove func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written.Store(true)
+	return remove()
 }
 
 // rebuildProducers brings the producer states to the log end: from the newest snapshot, then from the batches

@@ -144,6 +144,9 @@ func (l *Log) finishRoll(old, next *segment.Segment, snapshot *producer.Snapshot
 			return err
 		}
 	}
+	if err := l.epochs.flush(); err != nil { // before the recovery point passes them
+		return err
+	}
 	l.flush.advance(next.Base(), generation)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -122,14 +122,16 @@ type Manager struct {
 	cordoned  atomic.Pointer[[]string]
 
 	// mu guards the maps here and logDir.logs. It is never held over file operations, but for changing, which
-	// makes creating, deleting and moving logs exclude each other.
-	changing sync.Mutex
+	// makes creating, deleting and moving logs exclude each other; those that create logs hold it for reading, and
+	// creating keeps two from the same one.
+	changing sync.RWMutex
 	mu       sync.RWMutex
 	current  map[TopicPartition]placedLog
 	future   map[TopicPartition]placedLog
 	lost     map[TopicPartition]*logDir  // replicas in directories that failed after they were loaded
 	unopened map[TopicPartition]unopened // replicas that are damaged so that they cannot be opened
-	doomed   map[string]struct{}         // paths of directories waiting for their removal
+	creating map[TopicPartition]chan struct{}
+	doomed   map[string]struct{} // paths of directories waiting for their removal
 
 	ctx    context.Context //nolint:containedctx // lifetime of the background goroutines, ended by Shutdown
 	cancel context.CancelFunc
@@ -137,6 +139,11 @@ type Manager struct {
 	loaded atomic.Bool
 	// cleaner is nil without ManagerOptions.Cleaner.
 	cleaner *cleaner.Pool
+	workers *Workers // for the background work of all logs
+	// batchFrom is defaultBatchFrom, less in tests.
+	batchFrom int
+	// topicIDs are the logs whose partition.metadata is to be written.
+	topicIDs topicIDQueue
 	// removing makes removals of directories, which can be large, take turns.
 	removing sync.Mutex
 }
@@ -255,7 +262,7 @@ func (m *Manager) logOptions(d *logDir, p TopicPartition, name string, c LogConf
 	return LogOptions{
 		FS: m.fs, Files: m.files, Indexes: m.indexes,
 		Dir: filepath.Join(d.path, name), Topic: p.Topic, Partition: p.Partition, Config: c,
-		ProducerExpirationMillis: m.o.ProducerExpirationMillis, VerifyTransactions: m.o.VerifyTransactions,
+		ProducerExpirationMillis: m.o.ProducerExpirationMillis, VerifyTransactions: m.o.VerifyTransactions, Workers: m.workers,
 		Events: Events{
 			Failed:               func(_ *Log, err error) { m.dirFailed(d, err) },
 			Damaged:              func(l *Log, err error) { m.logDamaged(d, l, err) },

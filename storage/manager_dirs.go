@@ -18,6 +18,9 @@ import (
 
 const lockFile = ".lock"
 
+// backgroundWorkers is how many logs do background work (rolls, removals) at the same time.
+const backgroundWorkers = 32
+
 // logDir is one log directory.
 type logDir struct {
 	fs        vfs.FS
@@ -29,6 +32,7 @@ type logDir struct {
 	formatted bool // meta was read or written
 
 	lock    io.Closer
+	volume  vfs.Volume // open while the directory is loaded; nil where a volume cannot be synced
 	failure atomic.Pointer[error]
 
 	hadCleanShutdown bool                        // the last stop was clean
@@ -36,6 +40,7 @@ type logDir struct {
 	placing          *sync.RWMutex               // Manager.mu
 	logs             map[TopicPartition]*Log     // guarded by placing; current and future ones
 	unopened         map[TopicPartition]unopened // Manager.unopened
+	creating         atomic.Int64                // logs that are being created here, not in logs yet
 
 	// checkpoints is held while a checkpoint file is written.
 	checkpoints sync.Mutex
@@ -49,6 +54,9 @@ func (d *logDir) err() error {
 	}
 	return nil
 }
+
+// used is how many logs the directory holds, or will in a moment. With placing held.
+func (d *logDir) used() int { return len(d.logs) + int(d.creating.Load()) }
 
 func (d *logDir) online() bool { return d.err() == nil }
 
@@ -66,6 +74,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 		o: o, fs: o.FS, log: o.Logger,
 		current: map[TopicPartition]placedLog{}, future: map[TopicPartition]placedLog{},
 		lost: map[TopicPartition]*logDir{}, unopened: map[TopicPartition]unopened{}, doomed: map[string]struct{}{},
+		creating: map[TopicPartition]chan struct{}{}, workers: NewWorkers(backgroundWorkers), batchFrom: defaultBatchFrom,
 	}
 	m.o.Intervals = o.Intervals.withDefaults()
 	m.o.RecoveryThreads = max(o.RecoveryThreads, 1)

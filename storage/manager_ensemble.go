@@ -244,6 +244,10 @@ func (e *ensemble) lock() error {
 // nobody's fresh lock file is removed.
 func unlockDirs(dirs []*logDir, removeFiles bool) {
 	for _, d := range dirs {
+		if d.volume != nil {
+			_ = d.volume.Close() // a directory
+			d.volume = nil
+		}
 		if d.lock == nil {
 			continue
 		}

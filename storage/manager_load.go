@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,7 +92,7 @@ func (ld *dirLoader) load() error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var conflict error
-	for range min(ld.m.o.RecoveryThreads, max(len(toLoad), 1)) {
+	for range min(ld.threads(), max(len(toLoad), 1)) {
 		wg.Go(func() {
 			for f := range jobs {
 				err := ld.one(f)
@@ -114,7 +115,19 @@ func (ld *dirLoader) load() error {
 	return conflict
 }
 
+// threads is how many logs are opened at the same time. After a clean stop nothing is read but names, sizes and small
+// files: more of that at once than recoveries does no harm.
+func (ld *dirLoader) threads() int {
+	if ld.d.hadCleanShutdown {
+		return max(ld.m.o.RecoveryThreads, 2*runtime.GOMAXPROCS(0))
+	}
+	return ld.m.o.RecoveryThreads
+}
+
 func (ld *dirLoader) prepare() ([]found, error) {
+	if err := ld.d.openVolume(); err != nil {
+		return nil, err
+	}
 	if err := ld.takeCleanShutdown(); err != nil {
 		return nil, err
 	}
@@ -122,6 +135,19 @@ func (ld *dirLoader) prepare() ([]found, error) {
 		return nil, err
 	}
 	return ld.scan()
+}
+
+// openVolume opens the volume before anything is written to it whose failure it is to tell.
+func (d *logDir) openVolume() error {
+	v, err := d.fs.OpenVolume(d.path)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return storageErrorf(d.path, "open of the volume", err)
+	}
+	d.volume = v
+	return nil
 }
 
 // takeCleanShutdown reads and removes the proof of a clean stop.

@@ -3,14 +3,21 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"gregor/storage/checkpoint"
+	"gregor/storage/vfs"
 )
 
 // closingThreads close the logs of a directory: they wait for syncs, which the file system joins.
 const closingThreads = 16
+
+// defaultBatchFrom is how many logs are closed, or created, together with a sync of the whole volume: for fewer it might
+// wait for more of other programs' writes than it saves.
+const defaultBatchFrom = 128
 
 // Shutdown stops cleanly, in Kafka's order: high watermarks; per log a flush, the producer snapshot and cut
 // indexes; per directory the recovery points, the log start offsets and the proof of the clean stop with the
@@ -54,29 +61,16 @@ func (m *Manager) stopLoops() {
 	}
 }
 
+// closeDir closes the logs of a directory.
 func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 	m.mu.RLock()
-	logs := make(chan *Log, len(d.logs))
-	for _, l := range d.logs {
-		logs <- l
-	}
+	logs := slices.Collect(maps.Values(d.logs))
 	m.mu.RUnlock()
-	close(logs)
-	var wg sync.WaitGroup
-	var failed atomic.Int64
-	for range max(m.o.RecoveryThreads, closingThreads) {
-		wg.Go(func() {
-			for l := range logs {
-				if err := l.Close(); err != nil && !errors.Is(err, ErrClosed) {
-					m.log.Error("Cannot close a log cleanly", "topic", l.Topic(), "partition", l.Partition(), "error", err)
-					failed.Add(1)
-				}
-			}
-		})
+	if err := m.closeLogs(d, logs); err != nil {
+		return err
 	}
-	wg.Wait()
-	if n := failed.Load(); n > 0 {
-		return storageErrorf(d.path, "clean shutdown", fmt.Errorf("%d logs could not be closed", n))
+	if err := m.syncNames(d); err != nil { // of the logs that were created
+		return err
 	}
 	m.checkpoint(d, recoveryPointsIn)
 	m.checkpoint(d, logStartOffsetsIn)
@@ -91,4 +85,53 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 		return storageErrorf(d.path, "write of "+checkpoint.CleanShutdownFile, err)
 	}
 	return nil
+}
+
+// closeLogs closes logs of a directory, many of them in a batch: two syncs of the volume then stand for half a dozen of
+// each log.
+func (m *Manager) closeLogs(d *logDir, logs []*Log) error {
+	c := closing{named: true}
+	if d.volume != nil && len(logs) >= m.batchFrom {
+		c.batch = vfs.NewBatch(m.fs)
+	}
+	errs := make([]error, len(logs))
+	inParallel(max(m.o.RecoveryThreads, closingThreads), len(logs), func(i int) { errs[i] = logs[i].close(c) })
+	failed := 0
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, ErrClosed) {
+			m.log.Error("Cannot close a log cleanly", "topic", logs[i].Topic(), "partition", logs[i].Partition(), "error", err)
+			failed++
+		}
+	}
+	if failed > 0 {
+		return storageErrorf(d.path, "clean shutdown", fmt.Errorf("%d logs could not be closed", failed))
+	}
+	if c.batch == nil {
+		return nil
+	}
+	if err := c.batch.Commit(d.volume); err != nil {
+		err = storageErrorf(d.path, "sync of the volume", err)
+		m.dirFailed(d, err)
+		return err
+	}
+	for i, l := range logs {
+		if errs[i] == nil {
+			l.closedDurably()
+		}
+	}
+	return nil
+}
+
+// inParallel calls work with 0 to n-1 on a number of goroutines.
+func inParallel(goroutines, n int, work func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(goroutines, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				work(i)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,13 +73,17 @@ func (l *benchLogs) CreateLog(topic string, partition int32, id [16]byte, c stor
 	return log, err
 }
 
-func (l *benchLogs) DeleteLog(topic string, partition int32) error {
+func (l *benchLogs) DeleteLogs(partitions []storage.TopicPartition) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := l.name(topic, partition)
-	log := l.logs[name]
-	delete(l.logs, name)
-	return log.Close()
+	var errs error
+	for _, p := range partitions {
+		name := l.name(p.Topic, p.Partition)
+		log := l.logs[name]
+		delete(l.logs, name)
+		errs = errors.Join(errs, log.Close())
+	}
+	return errs
 }
 
 func (l *benchLogs) DirOf(*storage.Log) storage.DirInfo { return storage.DirInfo{} }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -18,10 +19,10 @@ type Logs interface {
 	// Log returns the log of a partition if it is on one of the disks.
 	Log(topic string, partition int32) (*storage.Log, bool)
 	// CreateLog returns the log of a partition and creates it when it is not there, in the directory with that id
-	// (the zero id: whichever is best).
+	// (the zero id: whichever is best). Several goroutines call it, for different partitions.
 	CreateLog(topic string, partition int32, topicID [16]byte, c storage.LogConfig, directory [16]byte) (*storage.Log, error)
-	// DeleteLog renames the log's directory away and deletes it later.
-	DeleteLog(topic string, partition int32) error
+	// DeleteLogs renames the logs' directories away and deletes them later.
+	DeleteLogs(partitions []storage.TopicPartition) error
 	// DirOf tells which directory a log is in.
 	DirOf(l *storage.Log) storage.DirInfo
 }
@@ -34,7 +35,7 @@ type Options struct {
 	// TopicConfig resolves the config of a topic: its overrides on the broker's defaults.
 	TopicConfig func(overrides map[string]string) (storage.LogConfig, error)
 	// Placed is told when a replica is in another log directory than the cluster knows; nil on a broker whose
-	// directories the cluster assigns by itself.
+	// directories the cluster assigns by itself. Several goroutines call it.
 	Placed func(topic protocol.UUID, p image.TopicPartition, directory protocol.UUID)
 	Logger *slog.Logger
 }
@@ -90,34 +91,53 @@ func (m *Manager) All() []*Partition {
 func (m *Manager) Publish(delta *image.Delta, img *image.Image, _ image.Manifest) {
 	if topics := delta.Topics(); topics != nil {
 		local := topics.LocalChanges(m.o.NodeID)
-		for _, d := range local.Deletes {
-			m.remove(d)
-		}
-		for _, r := range local.Leaders {
-			m.applyRole(img, r)
-		}
-		for _, r := range local.Followers {
-			m.applyRole(img, r)
-		}
+		m.remove(local.Deletes)
+		m.applyRoles(img, local.Leaders)
+		m.applyRoles(img, local.Followers)
 	}
 	m.applyConfigs(delta, img)
 }
 
-// remove takes a replica away; with its topic gone, or moved elsewhere, its log is deleted.
-func (m *Manager) remove(d image.LocalDelete) {
-	key := image.TopicPartition{Topic: d.Topic, Partition: d.Partition}
-	p := m.Lookup(d.Topic, d.Partition)
-	if p != nil && p.TopicID() != d.TopicID {
-		return // a newer topic of that name
+// remove takes replicas away; with their topic gone, or moved elsewhere, their logs are deleted.
+func (m *Manager) remove(deletes []image.LocalDelete) {
+	var gone []storage.TopicPartition
+	for _, d := range deletes {
+		p := m.Lookup(d.Topic, d.Partition)
+		if p != nil && p.TopicID() != d.TopicID {
+			continue // a newer topic of that name
+		}
+		key := image.TopicPartition{Topic: d.Topic, Partition: d.Partition}
+		m.partitions.Delete(key)
+		m.offline.Delete(key)
+		if p != nil {
+			p.stop()
+		}
+		gone = append(gone, storage.TopicPartition{Topic: d.Topic, Partition: d.Partition})
 	}
-	m.partitions.Delete(key)
-	m.offline.Delete(key)
-	if p != nil {
-		p.stop()
+	if len(gone) == 0 {
+		return
 	}
-	if err := m.o.Logs.DeleteLog(d.Topic, d.Partition); err != nil {
-		m.o.Logger.Error("cannot delete the log of a partition", "topic", d.Topic, "partition", d.Partition, "error", err)
+	if err := m.o.Logs.DeleteLogs(gone); err != nil {
+		m.o.Logger.Error("cannot delete the logs of partitions", "partitions", len(gone), "error", err)
 	}
+}
+
+// rolesAtOnce is how many replicas get their roles at the same time: to create a log is system calls that wait for each
+// other's directories.
+const rolesAtOnce = 4
+
+// applyRoles gives replicas, each of another partition, their roles.
+func (m *Manager) applyRoles(img *image.Image, roles []image.LocalReplica) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(rolesAtOnce, len(roles)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(roles); i = int(next.Add(1)) - 1 {
+				m.applyRole(img, roles[i])
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func (m *Manager) applyRole(img *image.Image, r image.LocalReplica) {

@@ -34,7 +34,7 @@ func FuzzOffsets(f *testing.F) {
 }
 
 func FuzzEpochs(f *testing.F) {
-	fuzzReader(f, []string{LeaderEpochFile}, parseEpochs, formatEpochs, slices.Equal)
+	fuzzReader(f, []string{LeaderEpochFile}, parseEpochs, EncodeEpochs, slices.Equal)
 }
 
 func FuzzMetaProperties(f *testing.F) {
@@ -47,7 +47,7 @@ func FuzzMetaProperties(f *testing.F) {
 }
 
 func FuzzPartitionMetadata(f *testing.F) {
-	fuzzReader(f, []string{PartitionMetadataFile}, parsePartitionMetadata, formatPartitionMetadata, deepEqual)
+	fuzzReader(f, []string{PartitionMetadataFile}, parsePartitionMetadata, EncodePartitionMetadata, deepEqual)
 }
 
 func FuzzQuorumState(f *testing.F) {

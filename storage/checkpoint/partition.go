@@ -48,9 +48,10 @@ func colonField(lines []string, index int, key string) (string, error) {
 
 // WritePartitionMetadata writes a partition.metadata.
 func WritePartitionMetadata(fsys vfs.FS, path string, topicID [16]byte) error {
-	return vfs.WriteFileAtomic(fsys, path, formatPartitionMetadata(topicID))
+	return vfs.WriteFileAtomic(fsys, path, EncodePartitionMetadata(topicID))
 }
 
-func formatPartitionMetadata(topicID [16]byte) []byte {
+// EncodePartitionMetadata is the contents of a partition.metadata.
+func EncodePartitionMetadata(topicID [16]byte) []byte {
 	return []byte("version: " + textVersion + "\ntopic_id: " + formatUUID(topicID))
 }

@@ -155,10 +155,11 @@ func parseEpochs(b []byte) ([]EpochEntry, error) {
 
 // WriteEpochs replaces a leader-epoch-checkpoint.
 func WriteEpochs(fsys vfs.FS, path string, entries []EpochEntry) error {
-	return vfs.WriteFileAtomic(fsys, path, formatEpochs(entries))
+	return vfs.WriteFileAtomic(fsys, path, EncodeEpochs(entries))
 }
 
-func formatEpochs(entries []EpochEntry) []byte {
+// EncodeEpochs is the contents of a leader-epoch-checkpoint.
+func EncodeEpochs(entries []EpochEntry) []byte {
 	b := textHeader(len(entries))
 	for _, e := range entries {
 		fmt.Fprintf(b, "%d %d\n", e.Epoch, e.StartOffset)

@@ -159,6 +159,9 @@ func (m *Manager) BeginSnapshot() *Snapshot {
 // Write writes the file durably; no lock is needed.
 func (s *Snapshot) Write() error { return vfs.WriteFileAtomic(s.fs, s.path, s.contents) }
 
+// File is what Write writes, for a caller who does so himself.
+func (s *Snapshot) File() (path string, contents []byte) { return s.path, s.contents }
+
 // FinishSnapshot takes a written snapshot into account. One that a truncation has overtaken is removed again.
 func (m *Manager) FinishSnapshot(s *Snapshot) error {
 	if s.generation != m.generation {

@@ -205,6 +205,12 @@ func (x *index) sync() error {
 	return nil
 }
 
+func (x *index) isDirty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.dirty
+}
+
 // keep cuts the entries to the first n and zeroes the rest of the file.
 func (x *index) keep(n int) error {
 	v, err := x.load()

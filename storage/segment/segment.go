@@ -430,8 +430,24 @@ func (s *Segment) SyncAll() error {
 	if err := s.log.Sync(); err != nil {
 		return err
 	}
+	return s.SyncIndexes()
+}
+
+// SyncIndexes makes the indexes durable.
+func (s *Segment) SyncIndexes() error {
 	return errors.Join(s.offsets.sync(), s.times.sync(), s.txns.sync())
 }
+
+// SyncTrimmed makes durable what Trim did, of a segment whose batches are durable already.
+func (s *Segment) SyncTrimmed() error {
+	if s.opts.Load().Preallocate { // else the .log has kept its length
+		return s.SyncAll()
+	}
+	return s.SyncIndexes()
+}
+
+// Changed tells whether the segment was appended to, or an index written, since it was opened.
+func (s *Segment) Changed() bool { return s.written.Load() || s.offsets.isDirty() || s.times.isDirty() }
 
 // Reserve allocates blocks for the next aheadBytes of appends, if less is left; a hint: ENOSPC is left to the
 // write that meets it.
