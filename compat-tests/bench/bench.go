@@ -82,7 +82,11 @@ func (b *bench) measure(ctx context.Context, w workload) ([]row, error) {
 		if i < 0 && w.once {
 			continue
 		}
-		for _, k := range alternate(b.kinds(), i) {
+		kinds := alternate(b.kinds(), i)
+		if w.gregorOnly {
+			kinds = []kind{gregor}
+		}
+		for _, k := range kinds {
 			s, err := w.run(ctx, b, k, i < 0)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", k, err)

@@ -27,7 +27,7 @@ const (
 // Times within which a broker must serve and stop.
 const (
 	startTimeout = 5 * time.Minute // a JVM on a machine that is busy with others
-	stopTimeout  = 60 * time.Second
+	stopTimeout  = 2 * time.Minute
 )
 
 // launcher knows how to run both brokers.
@@ -74,8 +74,10 @@ type broker struct {
 	dir    string
 	launch launcher
 	config string
-	cmd    *exec.Cmd
-	exited chan struct{}
+	// descriptors, if not 0, is the limit of open files to start with.
+	descriptors int
+	cmd         *exec.Cmd
+	exited      chan struct{}
 }
 
 // prepare makes a broker's directory and configuration, and formats Kafka's log directory: Gregor formats an empty one
@@ -161,6 +163,11 @@ func (b *broker) start(ctx context.Context) (time.Duration, error) {
 	} else {
 		b.cmd = exec.Command(b.launch.binary, "start", b.config)
 		b.cmd.Env = append(os.Environ(), "CLUSTER_ID="+harness.ClusterID)
+	}
+	if b.descriptors > 0 {
+		limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, b.descriptors), "sh"}, b.cmd.Args...)...)
+		limited.Env = b.cmd.Env
+		b.cmd = limited
 	}
 	log, err := os.Create(filepath.Join(b.dir, "log"))
 	if err != nil {

@@ -14,7 +14,9 @@ type workload struct {
 	shared bool
 	// once leaves out the warm-up.
 	once bool
-	run  func(ctx context.Context, b *bench, k kind, warmUp bool) (sample, error)
+	// gregorOnly leaves Kafka out.
+	gregorOnly bool
+	run        func(ctx context.Context, b *bench, k kind, warmUp bool) (sample, error)
 }
 
 // Names of metrics that several workloads have.
@@ -33,6 +35,7 @@ func workloads(o options) []workload {
 	all = append(all, storageWorkloads(o)...)
 	all = append(all, groupWorkloads(o)...)
 	all = append(all, toolWorkloads(o)...)
+	all = append(all, partitionWorkloads(o)...)
 	return append(all, loadedMemory())
 }
 
