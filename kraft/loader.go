@@ -68,12 +68,10 @@ func (l *loader) Commit(b quorum.CommittedBatch) {
 }
 
 // LoadSnapshot implements quorum.StateMachine.
-func (l *loader) LoadSnapshot(r *quorum.SnapshotReader) {
+func (l *loader) LoadSnapshot(r *quorum.SnapshotReader) error {
 	img, batches, err := readImage(r)
 	if err != nil {
-		// The quorum reads the same file and fails on it; this node then stops.
-		l.logger.Error("metadata loader: snapshot not readable", "snapshot", r.ID().String(), "error", err)
-		return
+		return err
 	}
 	l.txns.reset()
 	l.at = img.Provenance
@@ -83,6 +81,7 @@ func (l *loader) LoadSnapshot(r *quorum.SnapshotReader) {
 	if r.ID().Offset >= l.committedTo() {
 		l.publish(image.ManifestSnapshot)
 	}
+	return nil
 }
 
 // readImage reads a snapshot into an image.

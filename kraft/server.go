@@ -159,13 +159,13 @@ func (s *server) handle(ctx context.Context, rc *RequestContext, req kmsg.Reques
 func (s *server) Commit(b quorum.CommittedBatch) { s.tell(event{batch: &b}) }
 
 // LoadSnapshot implements quorum.StateMachine.
-func (s *server) LoadSnapshot(r *quorum.SnapshotReader) {
+func (s *server) LoadSnapshot(r *quorum.SnapshotReader) error {
 	img, _, err := readImage(r)
 	if err != nil {
-		s.logger.Error("controller: snapshot not readable", "snapshot", r.ID().String(), "error", err)
-		return
+		return err
 	}
 	s.tell(event{snapshot: img})
+	return nil
 }
 
 // LeaderChange implements quorum.StateMachine.

@@ -98,9 +98,11 @@ func (c *consumer) loadSnapshot() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c.machine.LoadSnapshot(r)
+	if err := errors.Join(c.machine.LoadSnapshot(r), r.Close()); err != nil {
+		return false, fmt.Errorf("load of snapshot %v: %w", id, err)
+	}
 	c.next = id.Offset
-	return true, r.Close()
+	return true, nil
 }
 
 // deliver delivers the next batches below the high watermark. A change of leadership is told between two of them.

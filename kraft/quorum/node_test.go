@@ -112,10 +112,10 @@ func (l *lockedMachine) Commit(b CommittedBatch) {
 	l.recordingMachine.Commit(b)
 }
 
-func (l *lockedMachine) LoadSnapshot(r *SnapshotReader) {
+func (l *lockedMachine) LoadSnapshot(r *SnapshotReader) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.recordingMachine.LoadSnapshot(r)
+	return l.recordingMachine.LoadSnapshot(r)
 }
 
 func (l *lockedMachine) LeaderChange(c LeaderAndEpoch) {

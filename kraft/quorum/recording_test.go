@@ -36,12 +36,11 @@ func (r *recordingMachine) Commit(b CommittedBatch) {
 	r.calls = append(r.calls, fmt.Sprintf("commit %d %s", b.BaseOffset, strings.Join(names, " ")))
 }
 
-func (r *recordingMachine) LoadSnapshot(s *SnapshotReader) {
+func (r *recordingMachine) LoadSnapshot(s *SnapshotReader) error {
 	r.topics = nil
 	for b, err := range s.Batches() {
 		if err != nil {
-			r.faults = append(r.faults, err.Error())
-			return
+			return err
 		}
 		for _, rec := range b.Records {
 			if topic, ok := rec.(*metadata.TopicRecord); ok {
@@ -53,6 +52,7 @@ func (r *recordingMachine) LoadSnapshot(s *SnapshotReader) {
 	}
 	r.next = s.ID().Offset
 	r.calls = append(r.calls, fmt.Sprintf("load %v with %d records", s.ID(), len(r.topics)))
+	return nil
 }
 
 func (r *recordingMachine) LeaderChange(l LeaderAndEpoch) {

@@ -36,8 +36,9 @@ type StateMachine interface {
 	Commit(b CommittedBatch)
 	// LoadSnapshot replaces all that was committed before: at the start, and when the node fell so far behind that
 	// the log no longer has the next batch. The reader is valid during the call. The bootstrap checkpoint 0-0 is
-	// not loaded this way, see Node.Bootstrap.
-	LoadSnapshot(r *SnapshotReader)
+	// not loaded this way, see Node.Bootstrap. An error ends the node: a state without what the snapshot held must
+	// not be acted on.
+	LoadSnapshot(r *SnapshotReader) error
 	// LeaderChange is called when leader or epoch change; changes in quick succession may be told as one. That
 	// this node leads is told only after Commit was called for all batches before the epoch and for the one that
 	// starts it, so the machine may decide at once.
