@@ -39,14 +39,28 @@ func (s *server) activate() {
 		s.giveUp()
 		return
 	}
+	s.gaveUp = false
 	a.periodic = s.periodicTasks(now)
 }
+
+// giveUpBackoff is the pause before leadership is given up once more: the only voter leads again at once, and would
+// fill the log with the beginnings of epochs.
+const giveUpBackoff = time.Second
 
 // giveUp resigns leadership: another controller may be able to do what this one cannot.
 func (s *server) giveUp() {
 	epoch := s.active.epoch
 	s.resign()
+	again := s.gaveUp
+	s.gaveUp = true
 	go func() {
+		if again {
+			select {
+			case <-time.After(giveUpBackoff):
+			case <-s.stop:
+				return
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), s.o.SessionTimeout)
 		defer cancel()
 		if err := s.q.Resign(ctx, epoch); err != nil {

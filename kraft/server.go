@@ -47,6 +47,7 @@ type server struct {
 	committed follower
 	active    *activeState // nil while this node does not lead
 	leader    quorum.LeaderAndEpoch
+	gaveUp    bool // the last attempt to become active failed
 	timer     *time.Timer
 }
 
@@ -253,6 +254,7 @@ func (s *server) view(now time.Time) controller.View {
 
 // decide decides a request.
 func (s *server) decide(op *operation) {
+	s.drainContacts()
 	if op.ctx.Err() != nil {
 		op.refuse(controller.TimedOut())
 		return
@@ -262,7 +264,6 @@ func (s *server) decide(op *operation) {
 		return
 	}
 	now := time.Now()
-	s.drainContacts()
 	res, ok := controller.New(s.cfg, s.view(now), op.rc.request()).Decide(op.req)
 	if !ok {
 		op.refuse(controller.FaultOf(errors.ErrUnsupported))
@@ -275,13 +276,11 @@ func (s *server) decide(op *operation) {
 		return
 	}
 	w := waiter{offset: offset, op: op, resp: res.Response, upgrade: res.KRaftUpgrade}
-	// An answer without records may rest on records of others that are not committed: it waits for them as well.
-	if len(res.Records) == 0 {
-		if len(s.active.waiting) == 0 {
-			s.release(w)
-			return
-		}
-		w.offset = s.active.waiting[len(s.active.waiting)-1].offset
+	// An answer without records may rest on records that are not committed, of other requests or of a periodic task:
+	// apply has given the offset of the newest of them.
+	if offset < s.committed.next {
+		s.release(w)
+		return
 	}
 	s.active.waiting = append(s.active.waiting, w)
 }
@@ -375,12 +374,15 @@ func (a *activeState) observe(rec metadata.Record, offset int64, now time.Time) 
 // noBroker is an id that no broker has.
 const noBroker int32 = -1
 
-// drainContacts takes over the contacts of heartbeats that have arrived but are not decided yet.
+// drainContacts takes over the contacts of heartbeats that have arrived but are not decided yet. Those that come while
+// this node is not the active controller are dropped: they say nothing of the sessions of a later time.
 func (s *server) drainContacts() {
 	s.heardMu.Lock()
 	defer s.heardMu.Unlock()
-	for c, at := range s.heard {
-		s.active.sessions.Contact(c.broker, c.epoch, at)
+	if s.active != nil {
+		for c, at := range s.heard {
+			s.active.sessions.Contact(c.broker, c.epoch, at)
+		}
 	}
 	clear(s.heard)
 }

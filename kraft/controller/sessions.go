@@ -51,10 +51,10 @@ func (s *Sessions) Register(broker int32, epoch int64, fenced bool, now time.Tim
 func (s *Sessions) Unregister(broker int32) { delete(s.brokers, broker) }
 
 // Contact notes that a broker was heard of, before its heartbeat is decided: a busy controller must not expire the
-// brokers whose heartbeats wait in its queue.
-func (s *Sessions) Contact(broker int32, epoch int64, now time.Time) {
-	if b := s.brokers[broker]; b != nil && b.epoch == epoch {
-		b.contact = now
+// brokers whose heartbeats wait in its queue. One that is older than what is known changes nothing.
+func (s *Sessions) Contact(broker int32, epoch int64, at time.Time) {
+	if b := s.brokers[broker]; b != nil && b.epoch == epoch && at.After(b.contact) {
+		b.contact = at
 	}
 }
 

@@ -90,3 +90,12 @@ func TestShutdownWaitsForTheSlowestActiveBroker(t *testing.T) {
 		t.Errorf("lowest active offset %d, want 100: a fenced broker is not waited for", got)
 	}
 }
+
+func TestOldContactDoesNotShortenASession(t *testing.T) {
+	s := NewSessions(9 * time.Second)
+	s.Register(1, 5, false, epoch0)
+	s.Contact(1, 5, epoch0.Add(-time.Hour))
+	if at, ok := s.NextExpiry(); !ok || !at.Equal(epoch0.Add(9*time.Second)) {
+		t.Errorf("the session ends at %v", at)
+	}
+}
