@@ -90,3 +90,26 @@ func flipNewestSnapshot(t *testing.T, fs vfs.FS) {
 		t.Fatal(err)
 	}
 }
+
+// A disk that fails while the node starts must not make the process hang in its stop.
+func TestFailedStartCanBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken vfs.Switch
+		o := testOptions(t, formatDisk(t, 1, nil), 1, 1)
+		o.FS = vfs.NewErr(o.FS, &broken)
+		n, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cause := errors.New("no space left")
+		broken.Set(vfs.FailFrom(1, cause, vfs.MatchKind(vfs.OpSync, vfs.OpSyncDir)))
+		if err := n.Start(t.Context()); !errors.Is(err, cause) {
+			t.Fatalf("start: %v", err)
+		}
+		broken.Set(nil)
+		_ = n.Stop(t.Context())
+		if err := n.Err(); !errors.Is(err, cause) {
+			t.Errorf("the node's error is %v", err)
+		}
+	})
+}

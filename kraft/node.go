@@ -89,6 +89,7 @@ func (n *Node) Start(context.Context) error {
 		go n.server.run()
 	}
 	if err := n.quorum.Start(); err != nil {
+		close(n.observer.done) // it never runs
 		return fmt.Errorf("start metadata quorum: %w", err)
 	}
 	go n.observer.run()

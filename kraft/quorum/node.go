@@ -97,7 +97,11 @@ func (n *Node) Start() error {
 			err = m.drain()
 		}
 		if err != nil {
-			return fmt.Errorf("metadata quorum: %w", err)
+			// Nothing runs that Stop could wait for.
+			n.err = fmt.Errorf("metadata quorum: %w", err)
+			n.stopOnce.Do(func() { close(n.stop) })
+			close(n.done)
+			return n.err
 		}
 	}
 	for _, sm := range n.machines {
