@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"gregor/protocol/record"
 	"gregor/storage"
 )
 
@@ -113,15 +114,30 @@ func (n *Node) fetchNow(req FetchRequest) (resp FetchResponse, wait bool) {
 	if resp.Diverging != nil || resp.Snapshot != nil {
 		return resp, false
 	}
-	records, err := n.machine.storage.log.ReadBatches(req.FetchOffset, nil, max(req.MaxBytes, 1), storage.UpToLogEnd)
+	maxBytes := min(max(req.MaxBytes, 1), maxFetchBytes)
+	records, err := n.machine.storage.log.ReadBatches(req.FetchOffset, nil, maxBytes, storage.UpToLogEnd)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return n.fetchError(fmt.Errorf("metadata log at offset %d: %w", req.FetchOffset, err)), false
+	}
+	if newerThan(records, s.leader.Epoch) {
+		// Another leader has cut the log since the comparison and written on: this may not follow on what the sender has.
+		return n.fetchError(ErrNotLeader), false
 	}
 	resp.Records = records
 	if req.Replica.ID >= 0 {
 		n.machine.replica.observer(req.Replica, req.FetchOffset, st.LogEndOffset, time.Now())
 	}
 	return resp, len(records) == 0 && resp.HighWatermark <= req.HighWatermark
+}
+
+// newerThan tells whether a batch is of an epoch after the given one.
+func newerThan(batches []byte, epoch int32) bool {
+	for b, err := range record.Batches(batches) {
+		if err != nil || b.LeaderEpoch() > epoch {
+			return true
+		}
+	}
+	return false
 }
 
 // compare finds out whether a log that ends at offset, with a last record of an epoch, is a prefix of this one. A
@@ -221,7 +237,7 @@ func (n *Node) FetchSnapshot(req FetchSnapshotRequest) FetchSnapshotResponse {
 	return resp
 }
 
-// maxFetchBytes is how much of a snapshot one answer carries at most.
+// maxFetchBytes is how much of the log or of a snapshot one answer carries at most, but for a batch that is larger.
 const maxFetchBytes = 8 << 20
 
 // Describe is DescribeQuorum's answer; ErrNotLeader unless this node leads.

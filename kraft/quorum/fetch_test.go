@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"gregor/protocol"
 	"gregor/protocol/record"
+	"gregor/storage"
 )
 
 // serverOf is a Node around a machine that a test moves by hand.
@@ -237,4 +239,56 @@ func TestFetchWaitsForRecordsOrANewHighWatermark(t *testing.T) {
 			t.Errorf("fetch while the node stops: %v", resp.Err)
 		}
 	})
+}
+
+// racingLog changes before it is read.
+type racingLog struct {
+	partitionLog
+	before func()
+}
+
+func (l *racingLog) ReadBatches(offset int64, buf []byte, maxBytes int, upTo storage.Bound) ([]byte, error) {
+	l.before()
+	return l.partitionLog.ReadBatches(offset, buf, maxBytes, upTo)
+}
+
+// The leader loses its epoch between comparing the logs and reading: an observer that got what the new leader wrote
+// would append it to records that the new leader has cut off.
+func TestFetchDoesNotMixTheLogsOfTwoLeaders(t *testing.T) {
+	_, n := epochs(t)
+	s := n.machine.storage
+	log := s.log
+	s.log = &racingLog{partitionLog: log, before: func() {
+		if err := log.TruncateTo(10); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.AppendRaft(slices.Concat(batchAt(t, 10, 4, 1), batchAt(t, 11, 4, 1), batchAt(t, 12, 4, 1))); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if got := describeFetch(serverOf(n), 11, 3); got != ErrNotLeader.Error() {
+		t.Errorf("answered with %s", got)
+	}
+}
+
+// What a peer asks for does not decide how much memory it gets.
+func TestFetchGivesABoundedPiece(t *testing.T) {
+	_, n := epochs(t)
+	var asked int
+	s := n.machine.storage
+	s.log = &boundedLog{partitionLog: s.log, asked: &asked}
+	serverOf(n).fetchNow(FetchRequest{CurrentLeaderEpoch: 3, FetchOffset: 10, LastFetchedEpoch: 3, MaxBytes: math.MaxInt32})
+	if asked != maxFetchBytes {
+		t.Errorf("%d bytes were read for it", asked)
+	}
+}
+
+type boundedLog struct {
+	partitionLog
+	asked *int
+}
+
+func (l *boundedLog) ReadBatches(offset int64, buf []byte, maxBytes int, upTo storage.Bound) ([]byte, error) {
+	*l.asked = maxBytes
+	return l.partitionLog.ReadBatches(offset, buf, maxBytes, upTo)
 }

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ const (
 	observerExpiry = 5 * time.Minute
 	// caughtUpExpiry is how long ago a replica may have been at the log end to become a voter.
 	caughtUpExpiry = time.Hour
+	// maxObservers is how many observers are remembered: whoever fetches names itself.
+	maxObservers = 10_000
 )
 
 // progress is how far a replica is, as seen by the leader.
@@ -118,10 +121,21 @@ func (t *replicaTracker) observer(k ReplicaKey, fetchOffset, leaderEnd int64, no
 	defer t.mu.Unlock()
 	p := t.observers[k]
 	if p == nil {
+		if len(t.observers) >= maxObservers {
+			t.expire(now)
+		}
+		if len(t.observers) >= maxObservers {
+			return
+		}
 		p = &progress{}
 		t.observers[k] = p
 	}
 	p.update(fetchOffset, leaderEnd, now)
+}
+
+// expire forgets the observers that have not fetched for long. The caller holds mu.
+func (t *replicaTracker) expire(now time.Time) {
+	maps.DeleteFunc(t.observers, func(_ ReplicaKey, p *progress) bool { return now.Sub(p.lastFetch) >= observerExpiry })
 }
 
 // caughtUp tells whether an observer was at the log end not long ago.
@@ -175,11 +189,8 @@ func (t *replicaTracker) describe(voters VoterSet, self int32, leaderEnd int64, 
 		}
 		vs = append(vs, t.voters[v.Key.ID].state(v.Key))
 	}
+	t.expire(now)
 	for k, p := range t.observers {
-		if now.Sub(p.lastFetch) >= observerExpiry {
-			delete(t.observers, k)
-			continue
-		}
 		if !voters.Contains(k) {
 			observers = append(observers, p.state(k))
 		}

@@ -63,3 +63,18 @@ func TestObserversThatDoNotFetchAreForgotten(t *testing.T) {
 		t.Errorf("observers after a change of leader %+v", obs)
 	}
 }
+
+func TestObserversThatNameThemselvesDoNotFillTheMemory(t *testing.T) {
+	tr := newReplicaTracker()
+	now := time.UnixMilli(1000000)
+	for id := range int32(maxObservers + 100) {
+		tr.observer(ReplicaKey{ID: id}, 5, 5, now)
+	}
+	if len(tr.observers) != maxObservers {
+		t.Errorf("%d observers are remembered", len(tr.observers))
+	}
+	late := ReplicaKey{ID: 1 << 20}
+	if tr.observer(late, 5, 5, now.Add(observerExpiry)); len(tr.observers) != 1 || tr.observers[late] == nil {
+		t.Errorf("%d observers after those before have expired", len(tr.observers))
+	}
+}
