@@ -196,10 +196,12 @@ func (b *observer) take(to Endpoint, p *kmsg.FetchResponseTopicPartition) error 
 		if err := b.log.HandleLeader(b.ctx, leader); err != nil {
 			return err
 		}
-		b.round = 0
-		if leader.LeaderID == quorum.NoLeader || leader.LeaderID == to.NodeID {
+		// Without news of a leader the next one in turn is asked, after a pause: this node may be cut off from the others
+		// and say the same for ever.
+		if leader.LeaderID == quorum.NoLeader || leader.LeaderID == to.NodeID || b.log.FetchState().Leader != leader {
 			return fmt.Errorf("fetch refused: %s", protocol.ErrorName(p.ErrorCode))
 		}
+		b.round = 0
 		return nil
 	}
 	b.round = 0
