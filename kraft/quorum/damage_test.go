@@ -3,6 +3,7 @@ package quorum
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -111,6 +112,64 @@ func TestDamageFarFromTheEndIsNoTornWrite(t *testing.T) {
 	}
 	if err := verifyTail(fs, "/d", SnapshotID{}, 1600<<10); err != nil {
 		t.Errorf("all is well, but: %v", err)
+	}
+}
+
+// Opening cuts the log at a bad byte and drops the segments after it: they count as what a crash would have torn.
+func TestDamageBeforeALaterSegmentIsNoTornWrite(t *testing.T) {
+	segments := func(sizes ...int) *vfs.Mem {
+		fs := vfs.NewMem()
+		if err := fs.MkdirAll("/d"); err != nil {
+			t.Fatal(err)
+		}
+		for i, size := range sizes {
+			b := record.NewBuilder(record.BuilderOptions{BaseOffset: int64(2 * i), LeaderEpoch: 1})
+			b.Add(1, nil, make([]byte, 100), nil)
+			first := slices.Clone(b.Bytes())
+			b.Reset(record.BuilderOptions{BaseOffset: int64(2*i + 1), LeaderEpoch: 1})
+			b.Add(1, nil, make([]byte, size), nil)
+			name := fmt.Sprintf("/d/%020d.log", 2*i)
+			if err := vfs.WriteFile(fs, name, append(first, b.Bytes()...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return fs
+	}
+	flip := func(fs *vfs.Mem, name string, at int) {
+		b, err := vfs.ReadFile(fs, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = slices.Clone(b)
+		b[at] ^= 1
+		if err := vfs.WriteFile(fs, name, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs := segments(100, 100_000)
+	flip(fs, "/d"+firstSegment, 200)
+	if err := verifyTail(fs, "/d", SnapshotID{}, 50_000); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("100 KB follow in the next segment, 50 KB may be torn: %v", err)
+	}
+	// One write may span a roll.
+	if err := verifyTail(fs, "/d", SnapshotID{}, 200_000); err != nil {
+		t.Errorf("100 KB follow, 200 KB may be torn: %v", err)
+	}
+	fs = segments(100, 100, 100)
+	b, err := vfs.ReadFile(fs, "/d/00000000000000000002.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What lies behind the last batch of a segment belongs to nothing, but the segments after it do.
+	if err := vfs.WriteFile(fs, "/d/00000000000000000002.log", append(slices.Clone(b), make([]byte, 1000)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := verifyTail(fs, "/d", SnapshotID{Offset: 2}, 500); err != nil {
+		t.Errorf("zeros behind a segment: %v", err)
+	}
+	flip(fs, "/d/00000000000000000004.log", 10)
+	if err := verifyTail(fs, "/d", SnapshotID{Offset: 2}, 100); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damage behind a segment with zeros at its end: %v", err)
 	}
 }
 

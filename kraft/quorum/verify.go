@@ -38,14 +38,32 @@ func verifyTail(fsys vfs.FS, dir string, newest SnapshotID, maxTornBytes int64) 
 		if d == nil {
 			continue
 		}
-		last := base == bases[len(bases)-1]
-		if d.offset < newest.Offset || d.leftBytes > maxTornBytes || !last && n > 0 {
+		later := bases[slices.Index(bases, base)+1:]
+		if len(later) > 0 && d.offset == later[0] {
+			continue // what lies behind the last batch of a segment belongs to nothing
+		}
+		if d.leftBytes, err = addSizes(fsys, dir, d.leftBytes, later); err != nil {
+			return err
+		}
+		if d.offset < newest.Offset || d.leftBytes > maxTornBytes || len(later) > 0 && n > 0 {
 			return fmt.Errorf("%w: %s at byte %d (offset %d): %w; the newest snapshot ends at %d and %d bytes follow, so this is no torn write: "+
 				"this replica must be emptied and fetched again", ErrCorrupt, name, d.position, d.offset, d.cause, newest.Offset, d.leftBytes)
 		}
 		return nil
 	}
 	return nil
+}
+
+// addSizes adds the sizes of segments, which go with the bad byte before them.
+func addSizes(fsys vfs.FS, dir string, bytes int64, bases []int64) (int64, error) {
+	for _, base := range bases {
+		info, err := fsys.Stat(filepath.Join(dir, fmt.Sprintf("%020d.log", base)))
+		if err != nil {
+			return 0, fmt.Errorf("metadata log: %w", err)
+		}
+		bytes += info.Size()
+	}
+	return bytes, nil
 }
 
 // segmentBases lists the base offsets of the log's segments.
