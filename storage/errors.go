@@ -30,6 +30,8 @@ var (
 	ErrUnexpectedOffset = errors.New("unexpected append offset")
 	// ErrInconsistentTopicID says that the directory belongs to another topic id.
 	ErrInconsistentTopicID = errors.New("inconsistent topic id")
+	// ErrOldLeaderEpoch says that a leader appends in an epoch that is over: the log has begun a newer one.
+	ErrOldLeaderEpoch = errors.New("leader epoch is over")
 	// ErrEmptyAppend says that an append holds no batch.
 	ErrEmptyAppend = errors.New("append without a batch")
 )

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -208,5 +209,57 @@ func TestJitterShortensSegmentMillis(t *testing.T) {
 	}
 	if len(seen) < 50 {
 		t.Errorf("only %d values", len(seen))
+	}
+}
+
+// With flush.messages=1 an answer means that the record is on the disk: also the answer to a retry that comes while the
+// sync of the original runs. Nobody reads the record before.
+func TestRetryIsNotAnsweredBeforeTheOriginalIsSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		syncs := &syncCounter{}
+		o := testOptions(vfs.NewErr(vfs.NewMem(), syncs))
+		o.Config.FlushMessages = 1
+		l, err := OpenLog(o)
+		must(t, err)
+		defer l.CloseUnclean()
+		synctest.Wait()
+		syncs.hold = make(chan struct{})
+		producer := record.BuilderOptions{HasProducer: true, ProducerID: 7, BaseSequence: 0}
+		answers := make(chan AppendInfo, 2)
+		for range 2 {
+			go func() {
+				info, err := l.AppendAsLeader(batchOf(1, 1, producer), 0, AppendOptions{AloneInSync: true})
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- info
+			}()
+		}
+		synctest.Wait()
+		if s := l.State(); s.LogEndOffset != 1 || s.HighWatermark != 0 {
+			t.Errorf("log end %d, high watermark %d before the sync", s.LogEndOffset, s.HighWatermark)
+		}
+		if n := len(answers); n > 0 {
+			t.Errorf("%d answers before the sync", n)
+		}
+		syncs.hold <- struct{}{}
+		first, second := <-answers, <-answers
+		if first.LastOffset != 0 || second.LastOffset != 0 || first.Duplicate == second.Duplicate {
+			t.Errorf("%+v and %+v", first, second)
+		}
+	})
+}
+
+func TestAppendInAnEpochThatIsOverIsRefused(t *testing.T) {
+	l := openLog(t, testOptions(vfs.NewMem()))
+	must(t, l.AssignEpochStart(3, 0))
+	_, err := l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 3, AppendOptions{})
+	must(t, err)
+	must(t, l.AssignEpochStart(5, 1))
+	if _, err := l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 3, AppendOptions{}); !errors.Is(err, ErrOldLeaderEpoch) {
+		t.Errorf("appended in epoch 3: %v", err)
+	}
+	if got := l.EpochEntries(); len(got) != 2 || got[1].Epoch != 5 || l.State().LogEndOffset != 1 {
+		t.Errorf("epochs %v, log end %d", got, l.State().LogEndOffset)
 	}
 }

@@ -92,7 +92,7 @@ type AppendOptions struct {
 	// LogAppendTimeMillis is what ValidateProduce stamped, -1 for CreateTime; handed back in AppendInfo.
 	LogAppendTimeMillis int64
 	// AloneInSync says that the leader is its only in-sync replica: the high watermark follows the log end in
-	// the same publication.
+	// the same publication, unless the append has to be synced first (flush.messages).
 	AloneInSync bool
 	// NoWait leaves the sync that flush.messages asks for to a later Flush by the caller.
 	NoWait bool
@@ -110,6 +110,8 @@ type AppendInfo struct {
 	Batches             int
 	LeaderEpoch         int32 // of the last batch, -1 when it has none
 	Duplicate           bool
+
+	generation int64 // of the log when it was appended
 }
 
 // AbortedTxn is an aborted transaction as a Fetch response lists it.

@@ -43,16 +43,35 @@ func measure(batches []byte) (appended, error) {
 // AppendAsLeader appends validated batches (record.ValidateProduce): it gives them the next offsets and the
 // leader's epoch, in place, checks the producers' sequences, epochs and transactions, and writes them. A retry
 // of one of a producer's last five batches is answered with the original's offsets and written nothing. When
-// flush.messages is reached it returns after the sync. The bytes are not kept.
+// flush.messages is reached it returns after the sync, also for a retry, and the high watermark moves then. An epoch
+// that is over is an ErrOldLeaderEpoch. The bytes are not kept.
 func (l *Log) AppendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions) (AppendInfo, error) {
 	if _, err := measure(batches); err != nil {
 		return AppendInfo{FirstOffset: -1, LastOffset: -1}, err
 	}
 	info, err := l.appendAsLeader(batches, leaderEpoch, o)
-	if err != nil || info.Duplicate || o.NoWait {
+	if err != nil || o.NoWait {
 		return info, err
 	}
-	return info, l.flushIfDue(info.LastOffset + 1)
+	end := info.LastOffset + 1
+	if err := l.flushIfDue(end); err != nil || !o.AloneInSync || l.state.Load().HighWatermark >= end {
+		return info, err
+	}
+	return info, l.commitSynced(info)
+}
+
+// commitSynced moves the high watermark past an append that had to be synced first, unless the log has been cut since.
+func (l *Log) commitSynced(info AppendInfo) error {
+	l.mu.Lock()
+	defer l.unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if end := info.LastOffset + 1; l.w.generation == info.generation && end > l.w.highWatermark {
+		l.setHighWatermark(end)
+		l.publish()
+	}
+	return nil
 }
 
 func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions) (AppendInfo, error) {
@@ -62,6 +81,9 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 	if err := l.usable(); err != nil {
 		return none, err
 	}
+	if newest := l.epochs.latest(); leaderEpoch < newest {
+		return none, fmt.Errorf("%w: %d, the log is in %d", ErrOldLeaderEpoch, leaderEpoch, newest)
+	}
 	w := &l.w
 	if o.Origin == FromClient {
 		for b := range record.Validated(batches) {
@@ -69,6 +91,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 				return AppendInfo{
 					FirstOffset: original.FirstOffset(), LastOffset: original.LastOffset, MaxTimestamp: original.Timestamp,
 					LogAppendTimeMillis: original.Timestamp, LogStartOffset: w.logStart, LeaderEpoch: leaderEpoch, Duplicate: true,
+					generation: w.generation,
 				}, nil
 			}
 		}
@@ -89,13 +112,15 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 	if err != nil {
 		return none, err
 	}
-	if err := l.write(batches, a, l.producerOptions(o), o.AloneInSync); err != nil {
+	// Nobody may read before the sync what a crash could still take.
+	commit := o.AloneInSync && (o.NoWait || !l.flushDue(next))
+	if err := l.write(batches, a, l.producerOptions(o), commit); err != nil {
 		return none, err
 	}
 	return AppendInfo{
 		FirstOffset: a.firstOffset, LastOffset: a.lastOffset, MaxTimestamp: a.maxTimestamp,
 		LogAppendTimeMillis: o.LogAppendTimeMillis, LogStartOffset: w.logStart,
-		Bytes: len(batches), Batches: a.batches, LeaderEpoch: leaderEpoch,
+		Bytes: len(batches), Batches: a.batches, LeaderEpoch: leaderEpoch, generation: w.generation,
 	}, nil
 }
 
@@ -123,11 +148,16 @@ func (l *Log) checkSegmentSize(bytes int) error {
 
 // flushIfDue syncs when flush.messages records are unsynced.
 func (l *Log) flushIfDue(end int64) error {
-	limit := l.config.Load().FlushMessages
-	if limit == math.MaxInt64 || end-l.flush.flushed() < limit {
+	if !l.flushDue(end) {
 		return nil
 	}
 	return l.Flush(end)
+}
+
+// flushDue tells whether flush.messages records below end are unsynced.
+func (l *Log) flushDue(end int64) bool {
+	limit := l.config.Load().FlushMessages
+	return limit != math.MaxInt64 && end-l.flush.flushed() >= limit
 }
 
 // AppendAsFollower appends a leader's batches as they are. Batches of an epoch above leaderEpoch, the replica's
@@ -223,9 +253,10 @@ func fitting(batches []byte, limit int) int {
 	return n
 }
 
-// write appends batches that have their final offsets and epochs. With the writer's lock held. An error before
+// write appends batches that have their final offsets and epochs; commit moves the high watermark to the new end. With the
+// writer's lock held. An error before
 // the file was touched leaves the log as it was; one of the file system fails it.
-func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, aloneInSync bool) error {
+func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, commit bool) error {
 	w := &l.w
 	p := w.producers.Prepare(o)
 	var completed []producer.CompletedTxn
@@ -258,7 +289,7 @@ func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, aloneI
 		}
 	}
 	w.producers.UpdateMapEndOffset(w.logEnd)
-	if aloneInSync {
+	if commit {
 		l.setHighWatermark(w.logEnd)
 	}
 	l.publish()

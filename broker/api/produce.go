@@ -163,7 +163,6 @@ func (h *produce) appendOne(w *produceWork, a appendCall, out *protocol.ProduceP
 		h.refuse(w, a, out, part, err)
 		return
 	}
-	epoch, _ := part.Leading()
 	info, err := part.AppendAsLeader(valid.Batch, w.req.Acks == -1, storage.AppendOptions{
 		Origin: storage.FromClient, LogAppendTimeMillis: valid.LogAppendTimeMillis,
 	})
@@ -173,7 +172,7 @@ func (h *produce) appendOne(w *produceWork, a appendCall, out *protocol.ProduceP
 	}
 	out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = info.FirstOffset, info.LogAppendTimeMillis, info.LogStartOffset
 	if w.req.Acks == -1 && part.State().HighWatermark <= info.LastOffset {
-		w.pending = append(w.pending, pendingAppend{topic: topic, partition: partition, part: part, upTo: info.LastOffset + 1, epoch: epoch})
+		w.pending = append(w.pending, pendingAppend{topic: topic, partition: partition, part: part, upTo: info.LastOffset + 1, epoch: info.LeaderEpoch})
 	}
 }
 

@@ -20,6 +20,7 @@ var logErrors = []struct {
 	{storage.ErrSegmentTooSmall, kerr.RecordListTooLarge},
 	{storage.ErrStorage, kerr.KafkaStorageError},
 	{storage.ErrClosed, kerr.NotLeaderForPartition},
+	{storage.ErrOldLeaderEpoch, kerr.NotLeaderForPartition},
 	{producer.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 	{producer.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 	{producer.ErrInvalidTxnState, kerr.InvalidTxnState},

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -142,13 +143,22 @@ func (p *Partition) trackFollowers(replicas []int32) {
 	}
 }
 
-// advance moves the high watermark to the smallest log end offset of the in-sync replicas (R6). The caller holds mu.
+// advance moves the high watermark to the smallest log end offset of the in-sync replicas, unless they are fewer than
+// min.insync.replicas: what is committed must survive the loss of all but that many (R6, KIP-966). The caller holds mu.
 func (p *Partition) advance(r *role) error {
+	if !r.leading || len(r.ISR) < p.minInSync(r) {
+		return nil
+	}
 	hw := p.log.State().LogEndOffset
 	for _, id := range r.ISR {
-		if f := p.followers[id]; id != p.self && f != nil {
-			hw = min(hw, f.logEndOffset)
+		if id == p.self {
+			continue
 		}
+		f := p.followers[id]
+		if f == nil {
+			return nil // not one of the replicas: nothing is known of it
+		}
+		hw = min(hw, f.logEndOffset)
 	}
 	if hw <= p.log.State().HighWatermark {
 		return nil
@@ -190,16 +200,37 @@ func checkEpoch(r *role, clientEpoch int32) error {
 // With allInSync (acks=all) it refuses, before it appends, when fewer replicas than min.insync.replicas are in
 // sync (R7); WaitReplicated then waits for them. Errors carry Kafka's codes.
 func (p *Partition) AppendAsLeader(batch record.Batch, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
-	r, err := p.leader(NoEpoch)
-	if err != nil {
-		return storage.AppendInfo{}, err
+	for {
+		r := p.role.Load()
+		info, err := p.appendIn(r, batch, allInSync, o)
+		if !errors.Is(err, storage.ErrOldLeaderEpoch) {
+			return info, err
+		}
+		// A newer epoch is beginning, which this broker may lead as well.
+		p.mu.Lock()
+		now := p.role.Load()
+		p.mu.Unlock()
+		if now == r {
+			return info, err
+		}
 	}
-	if minISR := p.minInSync(r); allInSync && len(r.ISR) < minISR {
+}
+
+// appendIn appends in a role, which may be over: the log refuses an epoch that is.
+func (p *Partition) appendIn(r *role, batch record.Batch, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
+	if err := p.log.Err(); err != nil {
+		return storage.AppendInfo{}, mapped(err)
+	}
+	if !r.leading {
+		return storage.AppendInfo{}, kerr.NotLeaderForPartition
+	}
+	minISR := p.minInSync(r)
+	if allInSync && len(r.ISR) < minISR {
 		return storage.AppendInfo{}, fmt.Errorf("%w: %s-%d has %d in-sync replicas and needs %d", kerr.NotEnoughReplicas, p.topic, p.index, len(r.ISR), minISR)
 	}
 	// Alone in the in-sync set no follower's progress matters: the log moves the high watermark together with its
 	// end. A role change that grows the set at this moment is harmless: those replicas were caught up to join it.
-	o.AloneInSync = len(r.ISR) == 1 && r.ISR[0] == p.self
+	o.AloneInSync = len(r.ISR) == 1 && r.ISR[0] == p.self && minISR <= 1
 	info, err := p.log.AppendAsLeader(batch, r.LeaderEpoch, o)
 	if err != nil {
 		return info, mapped(err)
@@ -225,11 +256,13 @@ func (p *Partition) WaitReplicated(ctx context.Context, offset int64, leaderEpoc
 	defer p.watch.unsubscribe(reached)
 	for {
 		turn := p.watch.turns.Load()
+		// Before the role: still leading afterwards, this high watermark is not that of another leader's records.
+		highWatermark := p.log.State().HighWatermark
 		r := p.role.Load()
 		if !r.leading || r.LeaderEpoch != leaderEpoch {
 			return kerr.NotLeaderForPartition
 		}
-		if p.log.State().HighWatermark >= offset {
+		if highWatermark >= offset {
 			if len(r.ISR) < p.minInSync(r) {
 				return kerr.NotEnoughReplicasAfterAppend
 			}
@@ -275,8 +308,9 @@ func (p *Partition) WatchHighWatermark(moved func(highWatermark int64)) (cancel 
 
 // AppendAt is AppendAsLeader for a coordinator, which appends only in the epoch that it was elected in.
 func (p *Partition) AppendAt(leaderEpoch int32, batch record.Batch, o storage.AppendOptions) (storage.AppendInfo, error) {
-	if epoch, leading := p.Leading(); !leading || epoch != leaderEpoch {
+	r := p.role.Load()
+	if r.LeaderEpoch != leaderEpoch {
 		return storage.AppendInfo{}, kerr.NotLeaderForPartition
 	}
-	return p.AppendAsLeader(batch, true, o)
+	return p.appendIn(r, batch, true, o)
 }

@@ -170,10 +170,81 @@ func TestAcksAllIsRefusedBelowMinISRBeforeTheAppendAndReportedAfterIt(t *testing
 	a.ISR, a.PartitionEpoch = []int32{1, 2}, 1
 	mustApply(t, p, a)
 	appendOne(t, p, true, "y")
+	if err := p.FollowerFetched(2, 2, 0, time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	a.ISR, a.PartitionEpoch = []int32{1}, 2
 	mustApply(t, p, a)
 	if err := p.WaitReplicated(t.Context(), 2, 0); !errors.Is(err, kerr.NotEnoughReplicasAfterAppend) {
 		t.Errorf("the in-sync set shrank after the append: %v", err)
+	}
+}
+
+// Strict min ISR (KIP-966): what too few replicas have is not committed, whatever the acks.
+func TestHighWatermarkStandsStillBelowMinISR(t *testing.T) {
+	p := newTestPartition(t, map[string]string{"min.insync.replicas": "2"})
+	a := Assignment{Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1}}
+	mustApply(t, p, a)
+	appendOne(t, p, false, "x")
+	if hw := p.State().HighWatermark; hw != 0 {
+		t.Errorf("one of two in sync: high watermark %d", hw)
+	}
+	a.ISR, a.PartitionEpoch = []int32{1, 2}, 1
+	mustApply(t, p, a)
+	appendOne(t, p, true, "y")
+	a.ISR, a.PartitionEpoch = []int32{1}, 2
+	mustApply(t, p, a)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := p.WaitReplicated(ctx, 2, 0); !errors.Is(err, kerr.RequestTimedOut) {
+		t.Errorf("the in-sync set shrank before the follower had the record: %v", err)
+	}
+	a.ISR, a.PartitionEpoch = []int32{1, 2}, 3
+	mustApply(t, p, a)
+	if err := p.FollowerFetched(2, 2, 0, time.Now()); err != nil || p.State().HighWatermark != 2 {
+		t.Errorf("two in sync have it: high watermark %d, %v", p.State().HighWatermark, err)
+	}
+}
+
+// An append that began in a role which is over by now must not commit anything in the new one.
+func TestAppendThatARoleChangeOvertakesCommitsNothing(t *testing.T) {
+	p := newTestPartition(t, nil)
+	a := Assignment{Leader: 1, LeaderEpoch: 1, PartitionEpoch: 1, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}
+	mustApply(t, p, a)
+	old := p.role.Load()
+	follower := a
+	follower.Leader, follower.LeaderEpoch, follower.PartitionEpoch = 2, 2, 2
+	mustApply(t, p, follower)
+	if _, err := p.appendIn(old, batch(t, "x"), false, storage.AppendOptions{LogAppendTimeMillis: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if hw := p.State().HighWatermark; hw != 0 {
+		t.Errorf("a follower raised its high watermark to %d by itself", hw)
+	}
+}
+
+// Neither may it write into the log of the new epoch: followers would take its records for those of the older one.
+func TestAppendInAnOldEpochDoesNotReachTheNewOne(t *testing.T) {
+	p := newTestPartition(t, nil)
+	mustApply(t, p, alone(1))
+	old := p.role.Load()
+	mustApply(t, p, alone(2))
+	if _, err := p.appendIn(old, batch(t, "x"), false, storage.AppendOptions{LogAppendTimeMillis: -1}); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("appended in epoch 1 after epoch 2 began: %v", err)
+	}
+	if epoch, _ := p.log.LatestEpoch(); epoch != 2 || p.State().LogEndOffset != 0 {
+		t.Errorf("latest epoch %d, log end %d", epoch, p.State().LogEndOffset)
+	}
+}
+
+func TestSyncedRecordsAreCommittedOneByOne(t *testing.T) {
+	p := newTestPartition(t, map[string]string{"flush.messages": "1"})
+	mustApply(t, p, alone(0))
+	for i := range int64(3) {
+		appendOne(t, p, true, "x")
+		if hw := p.State().HighWatermark; hw != i+1 {
+			t.Errorf("high watermark %d after %d appends", hw, i+1)
+		}
 	}
 }
 
