@@ -58,7 +58,7 @@ func (p *partition[R, M]) dispatch(t *task[R, M]) {
 	case taskTxnWrite:
 		c.writes.Add(1)
 		// A batch belongs to one producer.
-		p.flush()
+		_ = p.flush() // it has answered; this operation sees the state that is left
 	case taskTimer:
 		c.timers.Add(1)
 	case taskWrite:
@@ -109,7 +109,11 @@ func (p *partition[R, M]) write(t *task[R, M], effect Effect[R], answer deferred
 			p.complete(answer, fmt.Errorf("%d records of %d bytes, at most %d fit a batch: %w", len(records), total, limit, ErrTooLargeToWrite))
 			return
 		}
-		p.makeRoom(total, limit)
+		if err := p.makeRoom(total, limit); err != nil {
+			// The operation was decided on a state that has been rolled back.
+			p.complete(answer, err)
+			return
+		}
 	}
 	for i, e := range records {
 		if effect.Splittable {
@@ -117,7 +121,10 @@ func (p *partition[R, M]) write(t *task[R, M], effect Effect[R], answer deferred
 				p.fail(fmt.Errorf("a record of %d bytes: %w", e.sizeBytes, ErrTooLargeToWrite), answer)
 				return
 			}
-			p.makeRoom(e.sizeBytes, limit)
+			if err := p.makeRoom(e.sizeBytes, limit); err != nil {
+				p.complete(answer, err)
+				return
+			}
 		}
 		b := p.openBatch(t)
 		if !effect.Applied {
@@ -135,7 +142,7 @@ func (p *partition[R, M]) write(t *task[R, M], effect Effect[R], answer deferred
 	}
 	p.loaded.batch.waiting = append(p.loaded.batch.waiting, answer)
 	if t.kind == taskTxnWrite {
-		p.flush()
+		_ = p.flush() // it has answered
 	}
 }
 
@@ -161,11 +168,13 @@ func (p *partition[R, M]) encode(records []R) (out []encoded, totalBytes int, er
 	return out, totalBytes, nil
 }
 
-// makeRoom appends the open batch first when size more bytes do not fit it.
-func (p *partition[R, M]) makeRoom(size, limit int) {
+// makeRoom appends the open batch first when size more bytes do not fit it. The error is that of the append, after
+// which the state is what it was before the batch.
+func (p *partition[R, M]) makeRoom(size, limit int) error {
 	if b := p.loaded.batch; b != nil && b.sizeBytes+size > limit {
-		p.flush()
+		return p.flush()
 	}
+	return nil
 }
 
 // openBatch returns the open batch, a new one where there is none.
@@ -202,24 +211,25 @@ func (p *partition[R, M]) fail(err error, also ...deferred) {
 	}
 }
 
-// flush appends the open batch.
-func (p *partition[R, M]) flush() {
+// flush appends the open batch. When that fails its operations have been answered, and their state is rolled back.
+func (p *partition[R, M]) flush() error {
 	l := p.loaded
 	b := l.batch
 	if b == nil || l.broken != nil {
-		return
+		return nil
 	}
-	bytes := b.builder.Bytes()
-	if !p.append(Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: bytes, Verified: b.verified}, b.next(), b.count, nil) {
-		return
+	a := Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: b.builder.Bytes(), Verified: b.verified}
+	if err := p.append(a, b.next(), b.count, nil); err != nil {
+		return err
 	}
 	l.batch = nil
 	p.applied(b.next(), b.waiting)
+	return nil
 }
 
 // endTxn writes the marker that ends a transaction.
 func (p *partition[R, M]) endTxn(t *task[R, M]) {
-	p.flush()
+	_ = p.flush() // it has answered
 	l := p.loaded
 	if l.broken != nil {
 		t.done(ErrNotCoordinator)
@@ -233,7 +243,7 @@ func (p *partition[R, M]) endTxn(t *task[R, M]) {
 	})
 	answer := deferred{done: t.done}
 	a := Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: marker, CoordinatorEpoch: t.coordinatorEpoch}
-	if !p.append(a, next, 1, []deferred{answer}) {
+	if p.append(a, next, 1, []deferred{answer}) != nil {
 		return
 	}
 	err := p.guarded("end of transaction", func() error {
@@ -249,8 +259,8 @@ func (p *partition[R, M]) endTxn(t *task[R, M]) {
 
 // append writes a batch that ends before next. When it fails, everything since
 // the last append is rolled back, and the operations of the open batch and also
-// get the error.
-func (p *partition[R, M]) append(a Append, next int64, count int, also []deferred) bool {
+// get the error, which is returned as well.
+func (p *partition[R, M]) append(a Append, next int64, count int, also []deferred) error {
 	start := time.Now()
 	got, err := p.rt.opts.Log.Append(p.ctx, a)
 	if flushed := p.rt.opts.Events.Flushed; flushed != nil {
@@ -264,13 +274,14 @@ func (p *partition[R, M]) append(a Append, next int64, count int, also []deferre
 	}
 	if err != nil {
 		c.failures.Add(1)
-		p.fail(clientSafe(err), also...)
-		return false
+		err = clientSafe(err)
+		p.fail(err, also...)
+		return err
 	}
 	c.batches.Add(1)
 	c.records.Add(uint64(count))
 	c.appendBytes.Add(uint64(len(a.Batch)))
-	return true
+	return nil
 }
 
 // clientSafe hides the runtime's own errors from clients.

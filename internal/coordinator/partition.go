@@ -255,7 +255,7 @@ func (p *partition[R, M]) runQueue() {
 		}
 		p.execute(&tasks[i])
 	}
-	p.flush()
+	_ = p.flush() // it has answered
 	p.commit()
 }
 

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,4 +207,62 @@ func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
+}
+
+// failingOnce fails the first append.
+type failingOnce struct {
+	*coordinatortest.Log
+	failed atomic.Bool
+}
+
+func (l *failingOnce) Append(ctx context.Context, a coordinator.Append) (int64, error) {
+	if !l.failed.Swap(true) {
+		return -1, kerr.NotEnoughReplicas
+	}
+	return l.Log.Append(ctx, a)
+}
+
+// An operation whose records do not fit the open batch has seen what the batch did. When the append of the batch fails
+// that never happened, and what follows from it must not be written either.
+func TestOperationFailsWithTheBatchThatItWasDecidedOn(t *testing.T) {
+	for _, splittable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &failingOnce{Log: coordinatortest.NewLog(true)}
+			log.SetMaxBatchBytes(record.HeaderSizeBytes + 100)
+			rt := coordinator.NewRuntime(options{Name: "test", Log: log, Codec: pairCodec{}, New: newMachine})
+			defer rt.Close()
+			log.Lead(0, 1)
+			rt.Elect(0, 1)
+			synctest.Wait()
+			gate, errs := make(chan struct{}), make(chan error, 2)
+			go func() {
+				_, _ = coordinator.Read(t.Context(), rt, 0, func(*machine) (string, error) {
+					<-gate
+					return "", nil
+				})
+			}()
+			for _, key := range []string{"first", "second"} {
+				synctest.Wait()
+				go func() {
+					_, err := coordinator.Write(t.Context(), rt, 0, func(m *machine) (string, effect, error) {
+						if _, seen := m.data.Get("first"); key == "second" && !seen {
+							t.Error("the second operation does not see the first")
+						}
+						return "", effect{Records: []pair{{key, strings.Repeat("x", 40)}}, Splittable: splittable}, nil
+					})
+					errs <- err
+				}()
+			}
+			synctest.Wait()
+			close(gate)
+			for range 2 {
+				if err := <-errs; !errors.Is(err, kerr.NotEnoughReplicas) {
+					t.Errorf("splittable %v: an operation ends with %v", splittable, err)
+				}
+			}
+			if n := len(log.Batches(0)); n > 0 {
+				t.Errorf("splittable %v: %d batches are in the log", splittable, n)
+			}
+		})
+	}
 }
