@@ -167,6 +167,9 @@ func (l *lifecycle) register(ctx context.Context) error {
 		// The session of an earlier run of this broker has not expired yet: it will.
 		return fmt.Errorf("registration: %w", kerr.DuplicateBrokerRegistration)
 	}
+	if err := kerr.ErrorForCode(x.ErrorCode); kerr.IsRetriable(err) {
+		return fmt.Errorf("registration: %w", err) // a busy controller is no reason to give up
+	}
 	return fmt.Errorf("%w: registration of broker %d: %w", errFatal, l.cfg.Node.ID, kerr.ErrorForCode(x.ErrorCode))
 }
 

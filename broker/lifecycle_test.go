@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"gregor/broker/peer"
 	"gregor/kraft/image"
 	"gregor/protocol"
+	"gregor/storage/checkpoint"
+	"gregor/storage/vfs"
 )
 
 // fakeController answers requests on pipes with what answer returns.
@@ -171,12 +174,14 @@ func TestRegistrationIsRetriedWhileAnEarlierSessionLastsAndWhileControllersChang
 			return registered(-1, kerr.DuplicateBrokerRegistration.Code)
 		case 2:
 			return registered(-1, kerr.NotController.Code)
+		case 3:
+			return registered(-1, kerr.RequestTimedOut.Code)
 		}
 		return registered(42, 0)
 	}}
 	l := newTestLifecycle(t, f, &img)
 	runUntil(t, l, l.unfenced)
-	if n := len(requests[*kmsg.BrokerRegistrationRequest](f)); n != 3 {
+	if n := len(requests[*kmsg.BrokerRegistrationRequest](f)); n != 4 {
 		t.Errorf("%d registrations", n)
 	}
 }
@@ -270,5 +275,25 @@ func TestProducerIDsComeFromBlocksAndNewOnesAreFetched(t *testing.T) {
 	stale := &producerIDs{controllers: l.controllers, nodeID: 1, epoch: func() int64 { return 1 }}
 	if _, err := stale.Next(timeout(t)); !errors.Is(err, kerr.CoordinatorLoadInProgress) {
 		t.Errorf("with a stale epoch: %v", err)
+	}
+}
+
+// The file that proves a clean stop goes when the logs are loaded, which may be as soon as the quorum has started: the
+// broker has read it by then. Without it the controller must think that the broker's disk lacks data.
+func TestCleanStopIsToldHoweverFastTheLogsAreLoaded(t *testing.T) {
+	n := newTestNode(t)
+	n.createTopic(n.client(), "t", 1, nil)
+	n.stop()
+	slow := vfs.InjectorFunc(func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, checkpoint.CleanShutdownFile) {
+			<-time.After(300 * time.Millisecond)
+		}
+		return nil
+	})
+	n.fs = vfs.NewErr(vfs.Real(), slow)
+	n.start()
+	p := n.broker.node.Image().Topics.Partition("t", 0)
+	if p == nil || p.LeaderRecoveryState != 0 || len(p.LastKnownELR) > 0 {
+		t.Errorf("after a clean stop the partition is %+v", p)
 	}
 }
