@@ -67,6 +67,9 @@ type LogOptions struct {
 	// LogStartOffset and RecoveryPoint are those of the checkpoint files, 0 when they have no entry.
 	LogStartOffset int64
 	RecoveryPoint  int64
+	// CutDamage has recovery cut the log at damage below the recovery point too: for an owner that never leads and gets
+	// again whatever is lost.
+	CutDamage bool
 	// CleanedTo is that of cleaner-offset-checkpoint, 0 without an entry.
 	CleanedTo int64
 	// HadCleanShutdown makes the start lazy: no file is scanned but the end of the last segment.

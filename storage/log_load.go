@@ -377,6 +377,9 @@ func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) 
 // durable is the offset below which the log was on disk whole: a crash tears only what lies above the recovery point, and
 // a clean stop nothing.
 func (ld *loader) durable() int64 {
+	if ld.l.opts.CutDamage {
+		return 0
+	}
 	if ld.l.opts.HadCleanShutdown {
 		return math.MaxInt64
 	}

@@ -58,7 +58,7 @@ func openLogs(o *Options, b *board, acc *accumulator) (*machine, error) {
 	// All that a snapshot covers was synced. The rest is checked: what a crash tore off is cut.
 	log, err := storage.OpenLog(storage.LogOptions{
 		FS: o.FS, Dir: o.Dir, Topic: Topic, TopicID: TopicID, Config: logConfig(o.Log),
-		RecoveryPoint: newest.Offset, Logger: o.Logger,
+		RecoveryPoint: newest.Offset, CutDamage: o.Observer, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("metadata log: %w", err)
