@@ -27,7 +27,7 @@ type twoDirNode struct {
 func newTwoDirNode(t *testing.T, overrides ...string) *twoDirNode {
 	t.Helper()
 	n := &twoDirNode{testNode: &testNode{t: t, dir: t.TempDir(), port: freePorts(t)}, dirs: map[string]string{}}
-	n.options = append(overrides, "log.dirs="+filepath.Join(n.dir, "a")+","+filepath.Join(n.dir, "b"))
+	n.options = append(slices.Clone(overrides), "log.dirs="+filepath.Join(n.dir, "a")+","+filepath.Join(n.dir, "b"))
 	n.fs = vfs.NewErr(vfs.Real(), &n.disk)
 	n.start()
 	for i := range 4 {

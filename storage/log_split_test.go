@@ -191,8 +191,7 @@ func TestDamageBehindAnOverflowIsCutOnlyAboveTheRecoveryPoint(t *testing.T) {
 		o.RecoveryPoint = point
 		l, err := OpenLog(o)
 		if point > 0 {
-			var corrupt *CorruptError
-			if !errors.As(err, &corrupt) {
+			if _, corrupt := errors.AsType[*CorruptError](err); !corrupt {
 				t.Fatalf("got %v", err)
 			}
 			continue

@@ -215,7 +215,7 @@ func (p *partition[R, M]) fail(err error, also ...deferred) {
 func (p *partition[R, M]) flush() error {
 	l := p.loaded
 	b := l.batch
-	if b == nil || l.broken != nil {
+	if b == nil || l.mustReload() {
 		return nil
 	}
 	a := Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: b.builder.Bytes(), Verified: b.verified}
@@ -231,7 +231,7 @@ func (p *partition[R, M]) flush() error {
 func (p *partition[R, M]) endTxn(t *task[R, M]) {
 	_ = p.flush() // it has answered
 	l := p.loaded
-	if l.broken != nil {
+	if l.mustReload() {
 		t.done(ErrNotCoordinator)
 		return
 	}

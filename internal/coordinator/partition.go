@@ -88,6 +88,9 @@ type loaded[R any, M Machine[R]] struct {
 	broken error
 }
 
+// mustReload tells whether the machine differs from what the log says.
+func (l *loaded[R, M]) mustReload() bool { return l.broken != nil }
+
 // deferred is an answer that waits for the high watermark to reach offset.
 type deferred struct {
 	offset int64
@@ -202,7 +205,7 @@ func (p *partition[R, M]) serve() error {
 
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
-	for l.broken == nil {
+	for !l.mustReload() {
 		p.setAlarm(alarm)
 		select {
 		case <-p.ctx.Done():
@@ -249,7 +252,7 @@ func (p *partition[R, M]) runQueue() {
 	p.queue = nil
 	p.mu.Unlock()
 	for i := range tasks {
-		if p.ctx.Err() != nil || p.loaded.broken != nil {
+		if p.ctx.Err() != nil || p.loaded.mustReload() {
 			tasks[i].done(ErrNotCoordinator)
 			continue
 		}
@@ -262,7 +265,7 @@ func (p *partition[R, M]) runQueue() {
 // runTimers runs the timers that are due.
 func (p *partition[R, M]) runTimers() {
 	now := time.Now()
-	for p.ctx.Err() == nil && p.loaded.broken == nil {
+	for p.ctx.Err() == nil && !p.loaded.mustReload() {
 		t := p.loaded.timers.due(now)
 		if t == nil {
 			return
