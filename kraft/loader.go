@@ -2,13 +2,14 @@ package kraft
 
 import (
 	"log/slog"
-	"sync"
 
 	"gregor/kraft/image"
 	"gregor/kraft/quorum"
 )
 
-// maxRecordsPerPublication bounds how many records are gathered before publishers are told, while there are more.
+// maxRecordsPerPublication bounds how many records are gathered before publishers are told, while there are more. The first
+// image is never cut: what it lacks, the publishers take for gone, and a broker would set aside the logs of partitions
+// that come later in the log.
 const maxRecordsPerPublication = 10_000
 
 // loader turns the committed log into images and tells the publishers. It is a state machine of the quorum: its
@@ -29,8 +30,8 @@ type loader struct {
 	manifest image.Manifest
 	records  int
 
-	loadedOnce sync.Once
-	loaded     chan struct{}
+	published bool // at least once
+	loaded    chan struct{}
 }
 
 func newLoader(logger *slog.Logger, committedTo func() int64) *loader {
@@ -61,7 +62,8 @@ func (l *loader) Commit(b quorum.CommittedBatch) {
 	l.manifest.Batches++
 	l.manifest.Bytes += int64(b.SizeBytes)
 	l.snapshots.grew(int64(b.SizeBytes))
-	if l.txns.open || b.LastOffset+1 < l.committedTo() && l.records < maxRecordsPerPublication {
+	more := b.LastOffset+1 < l.committedTo()
+	if l.txns.open || more && (!l.published || l.records < maxRecordsPerPublication) {
 		return
 	}
 	l.publish(image.ManifestLog)
@@ -122,5 +124,8 @@ func (l *loader) publish(kind image.ManifestKind) {
 		p.Publish(delta, img, manifest)
 	}
 	l.snapshots.published(img)
-	l.loadedOnce.Do(func() { close(l.loaded) })
+	if !l.published {
+		l.published = true
+		close(l.loaded)
+	}
 }
