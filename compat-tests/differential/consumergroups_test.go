@@ -70,7 +70,9 @@ func TestConsumerGroup(t *testing.T) {
 		beat("whole", 2, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 			r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = 45000, []string{"cgh"}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		}))
-		beat("other topics", 2, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{"cgh-other", "cgh-missing"} }))
+		beat("other topics", 2, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames = []string{"cgh-other", "cgh-missing"}
+		}))
 		describeConsumerGroup(p, group)
 		beat("gives up what it owned", 2, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{} }))
 		describeConsumerGroup(p, group)
@@ -121,7 +123,9 @@ func badJoins(beat beatFunc, as asFunc, v int16) {
 	if v >= 1 {
 		beat("no member id", 0, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" }))
 		beat("bad pattern", 0, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = new("a)(b") }))
-		beat("empty pattern alone", 0, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames, r.SubscribedTopicRegex = nil, new("") }))
+		beat("empty pattern alone", 0, as(func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames, r.SubscribedTopicRegex = nil, new("")
+		}))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func shortTimers() harness.Properties {
 	out := maps.Clone(longTimers)
 	out["group.min.session.timeout.ms"] = "1000"
 	out["group.consumer.min.session.timeout.ms"] = "1000"
-	out["group.consumer.session.timeout.ms"] = fmt.Sprint(shortSession.Milliseconds())
+	out["group.consumer.session.timeout.ms"] = strconv.FormatInt(shortSession.Milliseconds(), 10)
 	out["group.consumer.min.heartbeat.interval.ms"] = "1000"
 	out["group.consumer.heartbeat.interval.ms"] = "1000"
 	return out
