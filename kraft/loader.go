@@ -19,7 +19,7 @@ type loader struct {
 	cell       image.Cell
 	publishers []image.Publisher
 	snapshots  *snapshotter
-	// committedTo gives the high watermark: while there is more to come at once, publishing waits.
+	// committedTo gives the end of what is committed: while there is more to come at once, publishing waits.
 	committedTo func() int64
 
 	delta *image.Delta

@@ -52,7 +52,7 @@ func Open(o Options) (*Node, error) {
 	}
 	n.quorum = q
 	n.transport.unreachable = q.ReportUnreachable
-	n.loader = newLoader(o.Logger, q.HighWatermark)
+	n.loader = newLoader(o.Logger, q.CommittedTo)
 	n.loader.snapshots = newSnapshotter(o.Snapshots, q, o.Logger)
 	q.Register(n.loader)
 	n.observer = newObserver(&o, q)

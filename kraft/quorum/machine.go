@@ -222,6 +222,10 @@ func (m *machine) handle(rd *raft.Ready) error {
 	if err := m.sendAll(messages); err != nil {
 		return err
 	}
+	// Raft hands out what is committed in pieces; how much it is all in all, it says at once.
+	if !raft.IsEmptyHardState(rd.HardState) {
+		m.board.committed(offsetOf(rd.HardState.GetCommit()) + 1)
+	}
 	return m.apply(rd.CommittedEntries)
 }
 

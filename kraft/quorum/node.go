@@ -314,6 +314,13 @@ func (n *Node) Leader() LeaderAndEpoch { return n.board.load().leader }
 // HighWatermark is the exclusive end of what this node knows to be committed.
 func (n *Node) HighWatermark() int64 { return n.board.load().highWatermark }
 
+// CommittedTo is the exclusive end of what raft, or the leader, says is committed. It is never below the high watermark,
+// and above it while this node still applies or fetches what it lacks.
+func (n *Node) CommittedTo() int64 {
+	s := n.board.load()
+	return max(s.committedTo, s.highWatermark)
+}
+
 // LogEndOffset is the exclusive end of the log on disk.
 func (n *Node) LogEndOffset() int64 { return n.machine.storage.log.State().LogEndOffset }
 

@@ -109,6 +109,7 @@ func (m *machine) follow(f FetchedFromLeader) error {
 		m.followConfig()
 		m.board.wake()
 	}
+	m.board.committed(f.HighWatermark)
 	highWatermark := min(f.HighWatermark, m.storage.endOffset())
 	if highWatermark <= m.board.load().highWatermark {
 		return nil

@@ -10,6 +10,9 @@ type state struct {
 	leader LeaderAndEpoch
 	// highWatermark is the exclusive end of what is known to be committed here.
 	highWatermark int64
+	// committedTo is the exclusive end of what raft says is committed, or the leader that this observer fetches from. It
+	// runs ahead of the high watermark while this node applies or fetches what it lacks.
+	committedTo int64
 	// epochStart is the offset of the LeaderChange batch of the epoch in which this node leads, else -1.
 	epochStart int64
 	// config is the voter set in force.
@@ -41,6 +44,14 @@ func newBoard() *board {
 func (b *board) load() *state { return b.current.Load() }
 
 // publish replaces the state and wakes all who wait.
+// committed notes how far the log is committed; those who wait are woken when the high watermark follows.
+func (b *board) committed(to int64) {
+	if s := *b.load(); to > s.committedTo {
+		s.committedTo = to
+		b.current.Store(&s)
+	}
+}
+
 func (b *board) publish(s *state) {
 	b.current.Store(s)
 	b.wake()
