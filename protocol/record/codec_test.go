@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -230,7 +231,10 @@ func TestClaimsAboveTheLimitAreRefusedAtOnce(t *testing.T) {
 	zstdClaim = append(zstdClaim, 1, 0, 0)
 	for codec, claim := range map[Codec][]byte{CodecLZ4: lz4Claim, CodecZstd: zstdClaim, CodecSnappy: {0xff, 0xff, 0xff, 0xff, 0x0f}} {
 		var err error
-		n := allocatedBytes(func() { _, err = Decompress(nil, codec, claim, Limits{}) })
+		n := uint64(math.MaxUint64)
+		for range 5 { // the runtime counts what other goroutines allocate, and fills pools again after a collection
+			n = min(n, allocatedBytes(func() { _, err = Decompress(nil, codec, claim, Limits{}) }))
+		}
 		if !errors.Is(err, ErrLimit) || n > 4096 {
 			t.Errorf("%s: %d bytes allocated, %v", codec, n, err)
 		}
