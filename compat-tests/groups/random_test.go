@@ -129,7 +129,8 @@ func TestRandomRequestsGetKafkasAnswers(t *testing.T) {
 // fixedSeed is part of every default run; what it finds can be found again without a log.
 const fixedSeed = 2001
 
-// seeds are those asked for, or the fixed one and some that nobody has seen.
+// seeds are those asked for, or the fixed one and some that nobody has seen. What gates a commit is the same for the commit
+// each time: in CI the others follow the fixed one.
 func seeds(t *testing.T) (out []int64) {
 	t.Helper()
 	rounds := setting(t, roundsVariable, 3)
@@ -137,8 +138,11 @@ func seeds(t *testing.T) (out []int64) {
 	if first == 0 {
 		out = append(out, fixedSeed)
 		rounds--
-		first = 10_000 + rand.Int64N(1_000_000)
-		t.Logf("%s=%d finds these again", seedVariable, first)
+		first = fixedSeed + 1
+		if os.Getenv("CI") != "true" {
+			first = 10_000 + rand.Int64N(1_000_000)
+			t.Logf("%s=%d finds these again", seedVariable, first)
+		}
 	}
 	for i := range rounds {
 		out = append(out, first+i)
