@@ -252,9 +252,13 @@ func TestOptionsChooseRepeats(t *testing.T) {
 }
 
 func TestNamesOfWorkloadsAreTheirOwn(t *testing.T) {
-	for _, full := range []bool{false, true} {
+	for _, args := range [][]string{nil, {"-full"}, {"-only", "."}} {
+		o, err := parseOptions(args, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
 		seen := map[string]bool{}
-		for _, w := range workloads(options{full: full}) {
+		for _, w := range workloads(o) {
 			if seen[w.name] {
 				t.Errorf("two workloads are called %q", w.name)
 			}
