@@ -246,7 +246,7 @@ func TestFullPerf(t *testing.T) {
 		for _, kind := range []harness.Kind{harness.Gregor, harness.Kafka} {
 			n := harness.Shared(t, kind)
 			r := run(t, n, "kafka-producer-perf-test", "", "--topic", "full-"+c.acks+"-"+c.codec, "--num-records", c.count, "--record-size", c.size, "--throughput", "-1",
-				"--reporting-interval", "600000", "--command-property", "bootstrap.servers={broker}", "--command-property", "acks="+c.acks, "--command-property", "compression.type="+c.codec)
+				"--reporting-interval", "600000", "--bootstrap-server", "{broker}", "--command-property", "acks="+c.acks, "--command-property", "compression.type="+c.codec)
 			t.Logf("%s acks=%s %s bytes %s: %s", kind, c.acks, c.size, c.codec, r.Stdout)
 			if r.Status != 0 || !strings.Contains(r.Stdout, c.count+" records sent") {
 				t.Errorf("%s: %+v", kind, r)
