@@ -17,14 +17,14 @@ import (
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a small file system")
+		harness.Unavailable(t, "needs root to mount a small file system")
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("gregor-compat", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("needs the right to mount a small file system: %v", err)
+		harness.Unavailable(t, "needs the right to mount a small file system: "+err.Error())
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
@@ -51,7 +51,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		t.Errorf("exit status %d:\n%s", status, n.LogTail(5))
 	}
 	if err := unix.Mount("gregor-compat", dir, "tmpfs", unix.MS_REMOUNT, "size=256m"); err != nil {
-		t.Skipf("cannot make the disk larger: %v", err)
+		harness.Unavailable(t, "cannot make the disk larger: "+err.Error())
 	}
 	n.Start(t)
 	wire.AwaitLeaders(t, n, topic.Name, 1)
@@ -63,7 +63,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 func TestReadOnlyDirectoryIsRefused(t *testing.T) {
 	dir := smallDisk(t, "size=48m")
 	if err := unix.Mount("gregor-compat", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Skipf("cannot make the disk read-only: %v", err)
+		harness.Unavailable(t, "cannot make the disk read-only: "+err.Error())
 	}
 	n := harness.New(t, harness.Gregor, harness.Options{LogDir: filepath.Join(dir, "data")})
 	n.Launch(t)

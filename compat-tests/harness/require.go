@@ -31,7 +31,7 @@ func Need(tb testing.TB, programs ...string) {
 	tb.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			missing(tb, "needs "+p+": "+packages[p])
+			Unavailable(tb, "needs "+p+": "+packages[p])
 		}
 	}
 }
@@ -45,7 +45,8 @@ func NeedKafka(tb testing.TB) {
 	}
 }
 
-func missing(tb testing.TB, why string) {
+// Unavailable skips the test because of what this machine lacks or does not allow; with CI=true it fails it.
+func Unavailable(tb testing.TB, why string) {
 	tb.Helper()
 	if inCI() {
 		tb.Fatal(why)

@@ -61,7 +61,7 @@ func AIOKafka(tb testing.TB) string {
 	tb.Helper()
 	Need(tb, "python3")
 	if err := exec.CommandContext(tb.Context(), "python3", "-c", "import ensurepip").Run(); err != nil {
-		missing(tb, "needs Python's venv: apt-get install python3-venv")
+		Unavailable(tb, "needs Python's venv: apt-get install python3-venv")
 	}
 	python, err := aiokafka()
 	if err != nil {

@@ -40,7 +40,7 @@ func newDisk(t *testing.T, kind string) *disk {
 	t.Helper()
 	harness.Need(t, "losetup", "mkfs."+kind)
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: mounting a file system needs root")
+		harness.Unavailable(t, "mounting a file system needs root")
 	}
 	dir := t.TempDir()
 	d := &disk{t: t, kind: kind, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "mount")}
@@ -58,7 +58,7 @@ func newDisk(t *testing.T, kind string) *disk {
 		t.Fatalf("mkfs.%s: %v\n%s", kind, err, out)
 	}
 	if out, err := exec.Command("mount", "-o", "loop", d.image, d.path).CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no loop device can be mounted here, as in most sandboxes: %v: %s", err, strings.TrimSpace(string(out)))
+		harness.Unavailable(t, "no loop device can be mounted here: "+err.Error()+": "+strings.TrimSpace(string(out)))
 	}
 	d.mounted = true
 	t.Cleanup(d.unmount)
@@ -96,6 +96,6 @@ func (d *disk) cutPower() {
 	var flag [4]byte
 	binary.NativeEndian.PutUint32(flag[:], withoutFlush)
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, dir.Fd(), shutdownIoctl, uintptr(unsafe.Pointer(&flag[0]))); errno != 0 {
-		d.t.Skipf("SKIPPED: %s cannot be shut down here: %v", d.kind, errno)
+		harness.Unavailable(d.t, d.kind+" cannot be shut down here: "+errno.Error())
 	}
 }
