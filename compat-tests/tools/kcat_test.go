@@ -37,7 +37,7 @@ func TestKcat(t *testing.T) {
 		kcat("-C", "-t", "kc", "-o", "s@4102444800000", "-e", "-f", format).hiding(notes...),
 		kcat("-C", "-t", "kc", "-o", "beginning", "-c", "2", "-f", "%T %o\n").hiding(append(notes, `\d{13}`, `TIME`)...),
 		kcat("-C", "-t", "kc-parts", "-o", "beginning", "-e", "-f", "%p %o %s\n").hiding(notes...).anyOrder(),
-		kcat("-C", "-t", "kc", "-o", "beginning", "-e", "-q", "-X", "fetch.message.max.bytes=1000", "-X", "fetch.max.bytes=1000", "-f", format),
+		kcat("-C", "-t", "kc", "-o", "beginning", "-e", "-q", "-X", "fetch.message.max.bytes=1000", "-X", "fetch.max.bytes=1000", "-X", "message.max.bytes=1000", "-f", format),
 		kcat("-Q", "-t", "kc:0:-1"), kcat("-Q", "-t", "kc:0:-2"), kcat("-Q", "-t", "kc:0:1000"), kcat("-Q", "-t", "kc:0:4102444800000"),
 		kcat("-L", "-t", "kc").hiding(`from broker [^)]*`, `from BROKER`),
 		kcat("-L", "-t", "kc-parts").hiding(`from broker [^)]*`, `from BROKER`),

@@ -62,6 +62,9 @@ type step struct {
 	sorted bool
 	// statusOnly compares nothing but the exit status.
 	statusOnly bool
+	// meantToFail says that the command is meant to fail. One that is not must succeed on both, or two refusals of a command
+	// that was written wrong would pass for two equal answers.
+	meantToFail bool
 }
 
 // usual hides what differs between any two clusters.
@@ -97,6 +100,9 @@ func same(t *testing.T, steps ...step) {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			got := s.run(t, gregor)
 			wanted := s.run(t, kafka)
+			if succeeded := strings.HasPrefix(wanted, "exit status 0"); succeeded == s.meantToFail {
+				t.Errorf("on kafka, where a failure was meant: %t\n%s", s.meantToFail, wanted)
+			}
 			if got != wanted {
 				t.Errorf("gregor:\n%s\nkafka:\n%s", got, wanted)
 			}
@@ -122,7 +128,7 @@ func (s step) run(t *testing.T, n *harness.Node) string {
 	}
 	norm := append(slices.Clone(usual), s.norm...)
 	out := normalize(n, r.Stdout, norm) + normalize(n, r.Stderr, norm)
-	if s.sorted || slices.Contains(s.args, "--list") { // lists come in the order of a hash map
+	if s.sorted {
 		lines := strings.Split(out, "\n")
 		slices.Sort(lines)
 		out = strings.Join(lines, "\n")
