@@ -101,6 +101,31 @@ func TestFetchComparesLogsAsKRaftDoes(t *testing.T) {
 	}
 }
 
+// TestSnapshotsBeforeTheLogStartAreForgottenAtTheStart: a crash can come between the move of the log start and the
+// renames of the older snapshots. Were they listed on, compare would send whoever has just the newest one for it for ever.
+func TestSnapshotsBeforeTheLogStartAreForgottenAtTheStart(t *testing.T) {
+	c, n := epochs(t)
+	if _, err := n.machine.storage.log.IncrementLogStartOffset(8); err != nil {
+		t.Fatal(err)
+	}
+	c.close(1)
+	c.must(c.start(1))
+	if got := n.machine.storage.snapshots.list(); got[0] != (SnapshotID{8, 2}) {
+		t.Errorf("snapshots %v beside a log that begins at 8", got)
+	}
+	if diverging, snapshot := n.machine.storage.compare(8, 2); diverging != nil || snapshot != nil {
+		t.Errorf("a log that ends where snapshot 8-2 does is sent to %v, %v", diverging, snapshot)
+	}
+}
+
+func TestInstalledSnapshotReplacesTheOlderOnes(t *testing.T) {
+	c, n := epochs(t)
+	c.must(n.machine.storage.install(SnapshotID{8, 2}, n.machine.storage.history.last().config))
+	if got := n.machine.storage.snapshots.list(); got[0] != (SnapshotID{8, 2}) {
+		t.Errorf("snapshots %v beside a log that begins at 8", got)
+	}
+}
+
 func describeFetch(n *Node, offset int64, epoch int32) string {
 	resp, _ := n.fetchNow(FetchRequest{CurrentLeaderEpoch: 3, FetchOffset: offset, LastFetchedEpoch: epoch, MaxBytes: 1 << 20, HighWatermark: math.MaxInt64})
 	switch {

@@ -76,11 +76,13 @@ func (s *raftStorage) deleteBefore(id SnapshotID, now time.Time) error {
 	if _, err := s.log.IncrementLogStartOffset(id.Offset); err != nil {
 		return fmt.Errorf("log start %d of the metadata log: %w", id.Offset, err)
 	}
-	s.setFirst(id)
+	if err := s.beginAt(id, now); err != nil {
+		return err
+	}
 	if _, err := s.log.DeleteOldSegments(now); err != nil {
 		return fmt.Errorf("segments of the metadata log before offset %d: %w", id.Offset, err)
 	}
-	return s.snapshots.forgetBefore(id, now)
+	return nil
 }
 
 // handOver begins to transfer leadership to the follower that has most of the log. false: there is none, or this

@@ -175,8 +175,7 @@ func (s *raftStorage) findStart(newest SnapshotID) error {
 		if _, err := s.log.IncrementLogStartOffset(id.Offset); err != nil {
 			return fmt.Errorf("log start %d of the metadata log: %w", id.Offset, err)
 		}
-		s.setFirst(id)
-		return nil
+		return s.beginAt(id, time.Now())
 	}
 	return fmt.Errorf("%w: %s: the log begins at offset %d, the newest snapshot ends at %d, and %s knows no epoch at either", ErrCorrupt,
 		s.snapshots.dir, start, newest.Offset, checkpoint.LeaderEpochFile)

@@ -274,13 +274,15 @@ func (s *raftStorage) install(id SnapshotID, c config) error {
 		return fmt.Errorf("metadata log start at snapshot offset %d: %w", id.Offset, err)
 	}
 	s.history = newConfigHistory(c)
-	s.setFirst(id)
-	return nil
+	return s.beginAt(id, time.Now())
 }
 
-func (s *raftStorage) setFirst(id SnapshotID) {
+// beginAt notes the snapshot that the log begins at, and forgets the older ones: beside them compare would take the log
+// for one that begins earlier, and send whoever has the newest snapshot for it again and again.
+func (s *raftStorage) beginAt(id SnapshotID, now time.Time) error {
 	s.firstTerm = uint64(id.Epoch)
 	s.first.Store(indexOf(id.Offset))
+	return s.snapshots.forgetBefore(id, now)
 }
 
 // scanConfigs reads the voter sets of the log from offset on.
