@@ -85,7 +85,7 @@ func (s *server) writeActivation(now time.Time) error {
 		bootstrap = records
 	}
 	d := controller.New(s.cfg, s.view(now), &controller.Request{})
-	records, err := d.Activation(empty, s.committed.txns.open, bootstrap)
+	records, err := d.Activation(empty, s.committed.txns.Open(), bootstrap)
 	if err != nil || len(records) == 0 {
 		return err
 	}

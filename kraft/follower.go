@@ -14,7 +14,7 @@ type follower struct {
 	logger     *slog.Logger
 	image      *image.Image
 	registered map[int32]int64
-	txns       transactions
+	txns       metadata.Transactions
 	next       int64 // offset after the last committed record
 }
 
@@ -27,18 +27,18 @@ func (f *follower) batch(b *quorum.CommittedBatch) {
 	delta := image.NewDelta(f.image)
 	for i, rec := range b.Records {
 		offset := b.BaseOffset + int64(i)
-		due, err := f.txns.feed(rec, offset)
+		due, err := f.txns.Feed(rec, offset)
 		if err != nil {
 			f.logger.Error("controller: record ignored", "offset", offset, "error", err)
 		}
 		for _, r := range due {
-			if err := delta.Replay(r.record); err != nil {
-				f.logger.Error("controller: record ignored", "offset", r.offset, "error", err)
+			if err := delta.Replay(r.Record); err != nil {
+				f.logger.Error("controller: record ignored", "offset", r.Offset, "error", err)
 				continue
 			}
-			switch reg := r.record.(type) {
+			switch reg := r.Record.(type) {
 			case *metadata.RegisterBrokerRecord:
-				f.registered[reg.BrokerID] = r.offset
+				f.registered[reg.BrokerID] = r.Offset
 			case *metadata.UnregisterBrokerRecord:
 				delete(f.registered, reg.BrokerID)
 			}
@@ -53,7 +53,7 @@ func (f *follower) batch(b *quorum.CommittedBatch) {
 // snapshot replaces the state. Where in the snapshot's range a broker registered is not known; its end is safe.
 func (f *follower) snapshot(img *image.Image) {
 	f.image = img
-	f.txns.reset()
+	f.txns.Reset()
 	f.next = img.Provenance.Offset + 1
 	clear(f.registered)
 	for b := range img.Cluster.Brokers() {

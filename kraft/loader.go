@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"gregor/kraft/image"
+	"gregor/kraft/metadata"
 	"gregor/kraft/quorum"
 )
 
@@ -23,7 +24,7 @@ type loader struct {
 	committedTo func() int64
 
 	delta *image.Delta
-	txns  transactions
+	txns  metadata.Transactions
 	// at is the provenance of the last record that is not held back by an open transaction.
 	at       image.Provenance
 	leader   quorum.LeaderAndEpoch
@@ -45,25 +46,25 @@ func newLoader(logger *slog.Logger, committedTo func() int64) *loader {
 // Commit implements quorum.StateMachine.
 func (l *loader) Commit(b quorum.CommittedBatch) {
 	for i, rec := range b.Records {
-		due, err := l.txns.feed(rec, b.BaseOffset+int64(i))
+		due, err := l.txns.Feed(rec, b.BaseOffset+int64(i))
 		if err != nil {
 			l.logger.Error("metadata loader: record ignored", "offset", b.BaseOffset+int64(i), "error", err)
 		}
 		for _, r := range due {
-			if err := l.delta.Replay(r.record); err != nil {
-				l.logger.Error("metadata loader: record ignored", "offset", r.offset, "error", err)
+			if err := l.delta.Replay(r.Record); err != nil {
+				l.logger.Error("metadata loader: record ignored", "offset", r.Offset, "error", err)
 			}
 		}
 		l.records++
 	}
-	if !l.txns.open {
+	if !l.txns.Open() {
 		l.at = image.Provenance{Offset: b.LastOffset, Epoch: b.Epoch, TimestampMillis: b.AppendTimestampMillis}
 	}
 	l.manifest.Batches++
 	l.manifest.Bytes += int64(b.SizeBytes)
 	l.snapshots.grew(int64(b.SizeBytes))
 	more := b.LastOffset+1 < l.committedTo()
-	if l.txns.open || more && (!l.published || l.records < maxRecordsPerPublication) {
+	if l.txns.Open() || more && (!l.published || l.records < maxRecordsPerPublication) {
 		return
 	}
 	l.publish(image.ManifestLog)
@@ -75,7 +76,7 @@ func (l *loader) LoadSnapshot(r *quorum.SnapshotReader) error {
 	if err != nil {
 		return err
 	}
-	l.txns.reset()
+	l.txns.Reset()
 	l.at = img.Provenance
 	l.delta = image.Between(l.cell.Image(), img)
 	l.manifest = image.Manifest{Batches: batches, Bytes: r.SizeBytes()}

@@ -47,14 +47,14 @@ func kafkaDisk(t *testing.T, golden string) *vfs.Mem {
 func replayLog(t *testing.T, fs vfs.FS) *image.Image {
 	t.Helper()
 	d := image.NewDelta(image.Empty())
-	var txns transactions
+	var txns metadata.Transactions
 	for i, rec := range readLog(t, fs) {
-		due, err := txns.feed(rec, int64(i))
+		due, err := txns.Feed(rec, int64(i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range due {
-			if err := d.Replay(r.record); err != nil {
+			if err := d.Replay(r.Record); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -17,49 +17,76 @@ import (
 // directories reads the meta.properties of all directories and returns the ones that can be read.
 func (d *doctor) directories(metadataDir string) []*DirReport {
 	var readable []*DirReport
-	cluster, firstID := "", map[string]string{}
+	var unformatted []string
 	for _, dir := range d.Dirs {
 		r := &DirReport{Path: dir, NodeID: -1, BrokerEpoch: -1, Metadata: dir == metadataDir, Formats: map[string]int{}}
 		d.report.Dirs = append(d.report.Dirs, r)
-		if _, err := d.FS.ReadDir(dir); errors.Is(err, fs.ErrNotExist) {
-			d.add(Note, dir, "does not exist and would be created")
-			continue
-		} else if err != nil {
-			d.add(Broken, dir, "cannot be read and would be offline: %v", err)
-			continue
-		}
-		readable = append(readable, r)
-		if !d.meta(r) {
-			continue
-		}
+		_, err := d.FS.ReadDir(dir)
 		switch {
-		case cluster == "":
-			cluster = r.ClusterID
-		case r.ClusterID != "" && r.ClusterID != cluster:
-			d.add(Broken, dir, "belongs to the cluster %s and others to %s: the node would not start", r.ClusterID, cluster)
+		case err == nil:
+			readable = append(readable, r)
+			if !d.meta(r) {
+				unformatted = append(unformatted, dir)
+			}
+		case errors.Is(err, fs.ErrNotExist):
+			unformatted = append(unformatted, dir)
+		default:
+			d.add(Broken, dir, "cannot be read: %v: %s", err, r.offline())
 		}
-		if other, taken := firstID[r.DirectoryID]; taken && r.DirectoryID != "" {
-			d.add(Broken, dir, "has the same directory.id as %s: the node would not start", other)
-		}
-		firstID[r.DirectoryID] = dir
 	}
-	if cluster == "" && len(d.Dirs) > 0 && !slices.ContainsFunc(readable, func(r *DirReport) bool { return r.Formatted }) {
-		d.add(Note, strings.Join(d.Dirs, ","), "no directory is formatted: a start would format them")
-	}
+	d.ensemble(readable, unformatted)
 	return readable
 }
 
-// meta reads meta.properties.
+// offline says what becomes of a start without this directory.
+func (d *DirReport) offline() string {
+	if d.Metadata {
+		return "the node would not start without its metadata log"
+	}
+	return "the directory would be offline"
+}
+
+// ensemble checks that the directories belong together. Beside formatted ones, one that is not formatted is a disk that is
+// not mounted as far as a start can tell, and is refused.
+func (d *doctor) ensemble(readable []*DirReport, unformatted []string) {
+	first, firstID := (*DirReport)(nil), map[string]string{}
+	for _, r := range readable {
+		if !r.Formatted {
+			continue
+		}
+		if first == nil {
+			first = r
+		}
+		if r.ClusterID != "" && first.ClusterID != "" && r.ClusterID != first.ClusterID {
+			d.add(Broken, r.Path, "belongs to the cluster %s and %s to %s: the node would not start", r.ClusterID, first.Path, first.ClusterID)
+		}
+		if other, taken := firstID[r.DirectoryID]; taken && r.DirectoryID != "" {
+			d.add(Broken, r.Path, "has the same directory.id as %s: the node would not start", other)
+		}
+		firstID[r.DirectoryID] = r.Path
+	}
+	if first == nil && len(unformatted) == len(d.Dirs) && len(d.Dirs) > 0 {
+		d.add(Note, strings.Join(d.Dirs, ","), "no directory is formatted: a start would make and format them")
+		return
+	}
+	for _, dir := range unformatted {
+		d.add(Broken, dir, "is not formatted and others are: the node would not start (mount its disk, or format it with --ignore-formatted)")
+	}
+}
+
+// meta reads meta.properties. false: there is none.
 func (d *doctor) meta(r *DirReport) bool {
 	path := filepath.Join(r.Path, checkpoint.MetaPropertiesFile)
 	meta, err := checkpoint.ReadMetaProperties(d.FS, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.add(Note, r.Path, "has no meta.properties, which would be written")
 		return false
 	case err != nil:
-		d.add(Broken, path, "%v: the directory would be offline", err)
-		return false
+		d.add(Broken, path, "%v: %s", err, r.offline())
+		return true
+	case meta.ClusterID == "" && meta.NodeID < 0:
+		d.add(Broken, path, "is empty: the node would not start (if the disk was not replaced, format the directory with --ignore-formatted)")
+		return true
 	}
 	r.Formatted, r.ClusterID, r.NodeID = true, meta.ClusterID, meta.NodeID
 	if meta.DirectoryID != [16]byte{} {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gregor/kraft/image"
@@ -24,8 +23,7 @@ type metadataLog struct {
 	d       *doctor
 	delta   *image.Delta
 	at      image.Provenance
-	held    []metadata.Record // of an open metadata transaction (KIP-868)
-	open    bool
+	txns    metadata.Transactions
 	kraft   int16
 	next    int64
 	refused int
@@ -49,7 +47,10 @@ func (d *doctor) metadata(dir string) {
 		names = append(names, e.Name())
 	}
 	start := m.snapshot(dir, names, rep)
-	m.segments(dir, names, start)
+	m.segments(dir, names, start.Offset)
+	if err := quorum.VerifyLog(d.FS, dir, start); err != nil {
+		d.add(Broken, dir, "a controller would not start: %v", err)
+	}
 	if state, err := checkpoint.ReadQuorumState(d.FS, filepath.Join(dir, checkpoint.QuorumStateFile)); err == nil {
 		rep.Leader, rep.LeaderEpoch = state.LeaderID, state.LeaderEpoch
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -60,45 +61,29 @@ func (d *doctor) metadata(dir string) {
 	d.describeImage(rep)
 }
 
-// parseCheckpoint takes the name of a snapshot of the metadata log apart.
-func parseCheckpoint(name string) (offset int64, epoch int32, ok bool) {
-	stem, isCheckpoint := strings.CutSuffix(name, ".checkpoint")
-	a, b, found := strings.Cut(stem, "-")
-	if !isCheckpoint || !found || len(a) != 20 || len(b) != 10 {
-		return 0, 0, false
-	}
-	offset, err1 := strconv.ParseInt(a, 10, 64)
-	e, err2 := strconv.ParseInt(b, 10, 32)
-	return offset, int32(e), err1 == nil && err2 == nil
-}
-
-// snapshot replays the newest snapshot that can be read and returns the offset after it.
-func (m *metadataLog) snapshot(dir string, names []string, rep *MetadataReport) int64 {
-	var found []string
+// snapshot replays the newest snapshot that can be read.
+func (m *metadataLog) snapshot(dir string, names []string, rep *MetadataReport) quorum.SnapshotID {
 	for _, n := range names {
-		switch {
-		case strings.HasSuffix(n, ".checkpoint"):
-			if _, _, ok := parseCheckpoint(n); ok {
-				found = append(found, n)
-			}
-		case strings.HasSuffix(n, ".checkpoint.part"):
+		if strings.HasSuffix(n, ".checkpoint.part") {
 			m.d.add(Note, filepath.Join(dir, n), "a snapshot that was not finished would be removed")
 		}
 	}
-	slices.Sort(found)
-	for _, n := range slices.Backward(found) {
+	for _, n := range slices.Backward(names) { // they sort as their offsets do
+		id, ok := quorum.ParseSnapshotName(n)
+		if !ok {
+			continue
+		}
 		path := filepath.Join(dir, n)
-		offset, epoch, _ := parseCheckpoint(n)
 		m.delta = image.NewDelta(image.Empty())
 		if err := m.replay(path, -1); err != nil {
 			m.d.add(Broken, path, "the snapshot cannot be read: %v", err)
 			continue
 		}
 		rep.Snapshot = n
-		m.at, m.next = image.Provenance{Offset: offset - 1, Epoch: epoch}, offset
-		return offset
+		m.at, m.next = image.Provenance{Offset: id.Offset - 1, Epoch: id.Epoch}, id.Offset
+		return id
 	}
-	return 0
+	return quorum.SnapshotID{}
 }
 
 // segments replays the log from an offset on.
@@ -111,8 +96,8 @@ func (m *metadataLog) segments(dir string, names []string, from int64) {
 			}
 		}
 	}
-	if m.open {
-		m.d.add(Note, dir, "an open metadata transaction of %s would be aborted", plural(len(m.held), "record"))
+	if m.txns.Open() {
+		m.d.add(Note, dir, "an open metadata transaction of %s would be aborted", plural(m.txns.Held(), "record"))
 	}
 }
 
@@ -121,7 +106,7 @@ func (m *metadataLog) replay(path string, from int64) error {
 	var failed error
 	err := m.d.scan(path, 0, func(b record.Batch, at int64) bool {
 		if !b.CRCValid() {
-			failed = fmt.Errorf("position %d: CRC mismatch", at)
+			failed = fmt.Errorf("position %d: %w", at, errCRC)
 			return false
 		}
 		if from >= 0 {
@@ -162,29 +147,14 @@ func (m *metadataLog) record(path string, b record.Batch, r record.Record) {
 		m.refuse(path, r.Offset, err)
 		return
 	}
-	switch rec.(type) {
-	case *metadata.BeginTransactionRecord:
-		m.open, m.held = true, nil
-	case *metadata.AbortTransactionRecord:
-		m.open, m.held = false, nil
-	case *metadata.EndTransactionRecord:
-		held := m.held
-		m.open, m.held = false, nil
-		for _, x := range held {
-			m.apply(path, r.Offset, x)
-		}
-	default:
-		if m.open {
-			m.held = append(m.held, rec)
-			return
-		}
-		m.apply(path, r.Offset, rec)
+	due, err := m.txns.Feed(rec, r.Offset)
+	if err != nil {
+		m.refuse(path, r.Offset, err)
 	}
-}
-
-func (m *metadataLog) apply(path string, offset int64, rec metadata.Record) {
-	if err := m.delta.Replay(rec); err != nil {
-		m.refuse(path, offset, err)
+	for _, l := range due {
+		if err := m.delta.Replay(l.Record); err != nil {
+			m.refuse(path, l.Offset, err)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"gregor/storage/vfs"
 )
 
+var errCRC = errors.New("CRC mismatch")
+
 // partitionCheck is the examination of one partition's directory.
 type partitionCheck struct {
 	d     *doctor
@@ -26,8 +28,9 @@ type partitionCheck struct {
 	bases []int64 // of the segments, ascending
 	// swapped are the bases of files that a finished cleaning left to be swapped in.
 	swapped []int64
-	// recoverFrom is the first segment that recovery reads after an unclean stop.
-	recoverFrom int
+	// recoverFrom is the first segment that recovery reads after an unclean stop; below recoveryPoint it cuts nothing.
+	recoverFrom   int
+	recoveryPoint int64
 }
 
 // partition examines the directory of a replica.
@@ -37,9 +40,9 @@ func (d *doctor) partition(r *DirReport, dir string, p storage.TopicPartition, k
 		return
 	}
 	c.small(p, kind)
-	c.recoverFrom = len(c.bases)
+	c.recoverFrom, c.recoveryPoint = len(c.bases), points.recoveryPoint[p]
 	if !r.Clean {
-		c.recoverFrom = c.firstToRecover(points.recoveryPoint[p])
+		c.recoverFrom = c.firstToRecover(c.recoveryPoint)
 	}
 	if n := len(c.bases); n > 0 && points.logStart[p] > 0 && points.logStart[p] < c.bases[0] {
 		d.add(Note, dir, "the log start offset %d of the checkpoint lies below the first segment, %d", points.logStart[p], c.bases[0])
@@ -77,7 +80,7 @@ func (c *partitionCheck) list() bool {
 		case ok && strings.HasSuffix(suffix, segment.SwapSuffix):
 			swaps++
 			c.swapped = append(c.swapped, base)
-		case !c.known(name, suffix, ok):
+		case !c.known(name, base, suffix, ok):
 			c.d.add(Suspicious, c.path(name), "is not named as a file of a log and is left alone")
 		case suffix == segment.LogSuffix:
 			c.bases = append(c.bases, base)
@@ -95,17 +98,12 @@ func (c *partitionCheck) list() bool {
 }
 
 // known tells whether a name is one that a partition's directory has.
-func (c *partitionCheck) known(name, suffix string, numbered bool) bool {
-	if numbered && name == segment.FileName(mustOffset(name), suffix) {
+func (c *partitionCheck) known(name string, base int64, suffix string, numbered bool) bool {
+	if numbered && name == segment.FileName(base, suffix) {
 		return slices.Contains([]string{segment.LogSuffix, segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.SnapshotSuffix}, suffix)
 	}
 	name = strings.TrimSuffix(name, ".tmp")
 	return name == checkpoint.LeaderEpochFile || name == checkpoint.PartitionMetadataFile
-}
-
-func mustOffset(name string) int64 {
-	offset, _, _ := segment.ParseFileName(name)
-	return offset
 }
 
 // orphans reports indexes without a segment.
@@ -125,12 +123,12 @@ func (c *partitionCheck) orphans() {
 func (c *partitionCheck) small(p storage.TopicPartition, kind storage.DirKind) {
 	id, err := checkpoint.ReadPartitionMetadata(c.d.FS, c.path(checkpoint.PartitionMetadataFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.d.add(Broken, c.path(checkpoint.PartitionMetadataFile), "%v: the log directory would go offline", err)
+		c.d.add(Broken, c.path(checkpoint.PartitionMetadataFile), "%v: the replica would be offline", err)
 	} else if why := c.d.isStray(p, id); why != "" && kind == storage.DirCurrent {
 		c.d.add(Suspicious, c.dir, "would be set aside as a stray replica: %s", why)
 	}
 	if _, err := checkpoint.ReadEpochs(c.d.FS, c.path(checkpoint.LeaderEpochFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.d.add(Broken, c.path(checkpoint.LeaderEpochFile), "%v: the log directory would go offline", err)
+		c.d.add(Broken, c.path(checkpoint.LeaderEpochFile), "%v: the replica would be offline", err)
 	}
 	for _, name := range sortedKeys(c.sizes) {
 		if _, ok := producer.ParseSnapshotName(name); !ok {
@@ -157,7 +155,7 @@ func (c *partitionCheck) segment(i int, base int64) bool {
 	size := c.sizes[name]
 	c.r.Segments++
 	c.r.SizeBytes += size
-	recovering, last := i >= c.recoverFrom, i == len(c.bases)-1
+	recovering, last := c.recovers(i), c.isLast(i)
 	if recovering {
 		c.r.RecoveryBytes += size
 	}
@@ -172,27 +170,37 @@ func (c *partitionCheck) segment(i int, base int64) bool {
 	if c.d.Deep || recovering {
 		from = 0
 	}
-	positions, badAt, bad := c.batches(name, base, from)
-	if bad != nil {
-		return c.damaged(name, bad, badAt, size, recovering, last)
-	}
-	if c.d.Deep && !recovering {
+	positions, bad := c.batches(name, base, from)
+	switch {
+	case bad != nil:
+		return c.damaged(i, bad, size)
+	case c.d.Deep && !recovering:
 		c.deepIndex(base, positions)
 	}
 	return true
 }
 
-// batches reads the batches of a segment from a position on. It returns the last offset of each by its position, and
-// what is wrong with the first bad one and where that is.
-func (c *partitionCheck) batches(name string, base, from int64) (positions map[int64]int64, badAt int64, bad error) {
+func (c *partitionCheck) recovers(i int) bool { return i >= c.recoverFrom }
+func (c *partitionCheck) isLast(i int) bool   { return i == len(c.bases)-1 }
+
+// badBatch is the first bad batch of a segment.
+type badBatch struct {
+	position int64
+	offset   int64 // after the batch before it
+	cause    error
+}
+
+// batches reads the batches of a segment from a position on, to the first bad one. It returns the last offset of each by
+// its position.
+func (c *partitionCheck) batches(name string, base, from int64) (positions map[int64]int64, bad *badBatch) {
 	positions = map[int64]int64{}
 	next, end := base, from
 	err := c.d.scan(c.path(name), from, func(b record.Batch, at int64) bool {
 		switch {
 		case b.LastOffset() < next && at > from:
-			bad, badAt = fmt.Errorf("offset %d after %d", b.LastOffset(), next-1), at
+			bad = &badBatch{at, next, fmt.Errorf("offset %d after %d", b.LastOffset(), next-1)}
 		case !b.CRCValid():
-			bad, badAt = errors.New("CRC mismatch"), at
+			bad = &badBatch{at, next, errCRC}
 		}
 		if bad != nil {
 			return false
@@ -202,22 +210,32 @@ func (c *partitionCheck) batches(name string, base, from int64) (positions map[i
 		return true
 	})
 	if bad == nil && err != nil {
-		bad, badAt = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("position %d: ", end))), end
+		bad = &badBatch{end, next, errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("position %d: ", end)))}
 	}
-	return positions, badAt, bad
+	return positions, bad
 }
 
-// damaged reports a bad batch and tells whether the log goes on after it.
-func (c *partitionCheck) damaged(name string, bad error, at, size int64, recovering, last bool) bool {
-	switch {
-	case recovering:
-		c.d.add(Suspicious, c.path(name), "position %d: %v: recovery would cut %d bytes off", at, bad, size-at)
-		return false
-	case last:
-		c.d.add(Broken, c.path(name), "position %d: %v: the end of a log that was closed cleanly cannot be read", at, bad)
-	default:
-		c.d.add(Broken, c.path(name), "position %d: %v: it lies below the recovery point, so a start does not see it and readers get it as it is", at, bad)
+// damaged reports a bad batch of the segment with index i, and tells whether the log goes on after it. What a start
+// does is storage's: recovery cuts what a crash may have torn, and reserved blocks of zeros; other damage takes the replica
+// offline as soon as it is met.
+func (c *partitionCheck) damaged(i int, bad *badBatch, size int64) bool {
+	path := c.path(segment.FileName(c.bases[i], segment.LogSuffix))
+	if c.recovers(i) && (bad.offset >= c.recoveryPoint || c.d.zeros(path, bad.position, size)) {
+		c.d.add(Suspicious, path, "position %d: %v: recovery would cut %d bytes off", bad.position, bad.cause, size-bad.position)
+		return !c.isLast(i) && c.bases[i+1] == bad.offset
 	}
+	var outcome string
+	switch {
+	case c.recovers(i):
+		outcome = "it lies below the recovery point, so no crash tore it: the replica would be offline"
+	case c.isLast(i):
+		outcome = "the end of a log that was closed cleanly cannot be read: the replica would be offline"
+	case errors.Is(bad.cause, errCRC):
+		outcome = "it lies below the recovery point, so a start does not see it: consumers refuse the batch, and the cleaner would take the replica offline"
+	default:
+		outcome = "it lies below the recovery point, so a start does not see it: the replica goes offline when the batch is read"
+	}
+	c.d.add(Broken, path, "position %d: %v: %s", bad.position, bad.cause, outcome)
 	return true
 }
 
@@ -319,7 +337,7 @@ func readIndex[E any](fsys vfs.FS, path string, entryBytes int, decode func([]by
 		if _, err := f.ReadAt(chunk, at); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if !slices.ContainsFunc(chunk, func(b byte) bool { return b != 0 }) {
+		if allZero(chunk) {
 			break
 		}
 		raw = append(raw, chunk...)

@@ -39,6 +39,24 @@ func (d *doctor) scan(path string, from int64, visit func(b record.Batch, at int
 	return nil
 }
 
+// zeros tells whether a file holds only zeros from a position to its end.
+func (d *doctor) zeros(path string, from, size int64) bool {
+	f, err := d.FS.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read
+	for chunk := make([]byte, 64<<10); from < size; from += int64(len(chunk)) {
+		chunk = chunk[:min(int64(len(chunk)), size-from)]
+		if n, _ := f.ReadAt(chunk, from); n < len(chunk) || !allZero(chunk) {
+			return false
+		}
+	}
+	return true
+}
+
+func allZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // WriteJSON writes the report as one JSON object.

@@ -176,7 +176,7 @@ func TestDoctorFindsTheSixteenDamages(t *testing.T) {
 			}
 		}
 		// Below the recovery point only a deep examination reads.
-		old := strings.Contains(strings.Join(found["badcrc-old"], "\n"), "error: /data/badcrc-old-0/00000000000000000000.log: position 1138: CRC mismatch: it lies below the recovery point")
+		old := strings.Contains(strings.Join(found["badcrc-old"], "\n"), "error: /data/badcrc-old-0/00000000000000000000.log: position 1138: CRC mismatch: it lies below the recovery point, so a start does not see it: consumers refuse the batch, and the cleaner would take the replica offline")
 		if old != deep || r.Status != map[bool]int{false: 1, true: 2}[deep] {
 			t.Errorf("deep %t: status %d, findings in badcrc-old %q", deep, r.Status, found["badcrc-old"])
 		}
@@ -200,7 +200,7 @@ func TestDoctorReadsTheConfigurationToo(t *testing.T) {
 	got := text(t, r)
 	for _, want := range []string{
 		"warning: server.properties:7: num.io.threads: has no effect", "server.properties:8: log.retention.hour: unknown key; did you mean log.retention.hours?",
-		"error: /data/meta.properties: belongs to node 1, and this is node 7: the node would not start", "note: /new: does not exist and would be created",
+		"error: /data/meta.properties: belongs to node 1, and this is node 7: the node would not start", "error: /new: is not formatted and others are: the node would not start",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("does not say %q", want)

@@ -51,7 +51,7 @@ func openLogs(o *Options, b *board, acc *accumulator) (*machine, error) {
 	}
 	newest, hasSnapshot := snapshots.latest()
 	if !o.Observer { // who never votes may fetch again whatever is lost
-		if err := verifyTail(o.FS, o.Dir, newest, maxUnsyncedBytes); err != nil {
+		if err := VerifyLog(o.FS, o.Dir, newest); err != nil {
 			return nil, err
 		}
 	}

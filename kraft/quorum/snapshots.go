@@ -38,8 +38,8 @@ func (s SnapshotID) compare(o SnapshotID) int {
 	return cmp.Or(cmp.Compare(s.Offset, o.Offset), cmp.Compare(s.Epoch, o.Epoch))
 }
 
-// parseSnapshotName is the inverse of fileName.
-func parseSnapshotName(name string) (SnapshotID, bool) {
+// ParseSnapshotName is the ID in the name of a snapshot file, OFFSET20-EPOCH10.checkpoint.
+func ParseSnapshotName(name string) (SnapshotID, bool) {
 	stem, ok := strings.CutSuffix(name, checkpointSuffix)
 	if !ok || len(stem) != 31 || stem[20] != '-' {
 		return SnapshotID{}, false
@@ -78,7 +78,7 @@ func openSnapshots(fsys vfs.FS, dir string, deleteDelay time.Duration) (*snapsho
 			}
 			continue
 		}
-		if id, ok := parseSnapshotName(name); ok {
+		if id, ok := ParseSnapshotName(name); ok {
 			s.ids = append(s.ids, id)
 		}
 	}

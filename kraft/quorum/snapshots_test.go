@@ -33,7 +33,7 @@ func TestSnapshotNamesAreKafkas(t *testing.T) {
 		"bootstrap.checkpoint":                                false,
 		"00000000000000000243-0000000001-x1y2.checkpoint.tmp": false,
 	} {
-		got, ok := parseSnapshotName(name)
+		got, ok := ParseSnapshotName(name)
 		if ok != want || ok && got.fileName() != name {
 			t.Errorf("%s: %v, %v", name, got, ok)
 		}

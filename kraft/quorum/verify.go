@@ -17,6 +17,13 @@ import (
 // and so what a crash can tear. More than that after a bad byte was synced, and may have been acknowledged.
 const maxUnsyncedBytes = 16 << 20
 
+// VerifyLog reads the end of the metadata log in a directory as a voter's start does, and gives the error that it would be
+// refused with: an ErrCorrupt for damage that no crash explains. newest is the newest snapshot beside it, the zero value
+// without one. Nothing is changed.
+func VerifyLog(fsys vfs.FS, dir string, newest SnapshotID) error {
+	return verifyTail(fsys, dir, newest, maxUnsyncedBytes)
+}
+
 // verifyTail looks for damage that is not the work of a crash, before the log is opened: opening cuts the log at the
 // first bad byte, and a voter that lost what it had acknowledged may elect a leader that lacks it. Such a replica must
 // not start; the others go on without it. Only the segments that opening would cut are read.
