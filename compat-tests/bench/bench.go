@@ -145,6 +145,19 @@ func (b *bench) freshBroker(ctx context.Context, k kind) (*broker, error) {
 	return b.launch.prepare(ctx, k, filepath.Join(b.dir, fmt.Sprintf("%s-%d", k, b.fresh)))
 }
 
+// onFresh runs f with a broker of its own that has been started.
+func (b *bench) onFresh(ctx context.Context, k kind, f func(x *broker) (sample, error)) (sample, error) {
+	x, err := b.freshBroker(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	defer x.discard()
+	if _, err := x.start(ctx); err != nil {
+		return nil, err
+	}
+	return f(x)
+}
+
 func (b *bench) shared(k kind) *broker {
 	for _, x := range b.brokers {
 		if x.kind == k {

@@ -87,18 +87,27 @@ func (c *conn) request(req kmsg.Request) (kmsg.Response, error) {
 	return resp, resp.ReadFrom(body)
 }
 
+// ask is request for an answer of a known type.
+func ask[R kmsg.Response](c *conn, req kmsg.Request) (answer R, err error) {
+	resp, err := c.request(req)
+	if err != nil {
+		return answer, err
+	}
+	answer, ok := resp.(R)
+	if !ok {
+		return answer, fmt.Errorf("a %T was answered with a %T", req, resp)
+	}
+	return answer, nil
+}
+
 // brokers is the number of brokers that a Metadata answer names.
 func (c *conn) brokers() (int, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Version = 12
 	req.Topics = []kmsg.MetadataRequestTopic{}
-	resp, err := c.request(req)
+	m, err := ask[*kmsg.MetadataResponse](c, req)
 	if err != nil {
 		return 0, err
-	}
-	m, ok := resp.(*kmsg.MetadataResponse)
-	if !ok {
-		return 0, errors.New("no Metadata answer")
 	}
 	return len(m.Brokers), nil
 }
@@ -120,13 +129,12 @@ func (c *conn) createTopicWith(ctx context.Context, name string, partitions int3
 		t.Configs = append(t.Configs, x)
 	}
 	req.Topics = append(req.Topics, t)
-	resp, err := c.request(req)
+	r, err := ask[*kmsg.CreateTopicsResponse](c, req)
 	if err != nil {
 		return [16]byte{}, err
 	}
-	r, ok := resp.(*kmsg.CreateTopicsResponse)
-	if !ok || len(r.Topics) != 1 {
-		return [16]byte{}, errors.New("no CreateTopics answer")
+	if len(r.Topics) != 1 {
+		return [16]byte{}, errors.New("the answer to CreateTopics is empty")
 	}
 	if err := kerr.ErrorForCode(r.Topics[0].ErrorCode); err != nil {
 		return [16]byte{}, err
@@ -162,13 +170,9 @@ func (c *conn) endOffsets(topic string, partitions int32) (map[int32]int64, erro
 		t.Partitions = append(t.Partitions, q)
 	}
 	req.Topics = append(req.Topics, t)
-	resp, err := c.request(req)
+	r, err := ask[*kmsg.ListOffsetsResponse](c, req)
 	if err != nil {
 		return nil, err
-	}
-	r, ok := resp.(*kmsg.ListOffsetsResponse)
-	if !ok {
-		return nil, errors.New("no ListOffsets answer")
 	}
 	ends := map[int32]int64{}
 	for _, t := range r.Topics {
@@ -187,13 +191,12 @@ func (c *conn) deleteTopic(name string) error {
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Version, req.TimeoutMillis = 5, 30000
 	req.TopicNames = []string{name}
-	resp, err := c.request(req)
+	r, err := ask[*kmsg.DeleteTopicsResponse](c, req)
 	if err != nil {
 		return err
 	}
-	r, ok := resp.(*kmsg.DeleteTopicsResponse)
-	if !ok || len(r.Topics) != 1 {
-		return errors.New("no DeleteTopics answer")
+	if len(r.Topics) != 1 {
+		return errors.New("the answer to DeleteTopics is empty")
 	}
 	return kerr.ErrorForCode(r.Topics[0].ErrorCode)
 }

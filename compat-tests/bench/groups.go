@@ -122,13 +122,9 @@ func awaitGroups(ctx context.Context, x *broker) error {
 func (c *conn) offsetFetch(group string) (int16, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Version, req.Group = 7, group
-	resp, err := c.request(req)
+	r, err := ask[*kmsg.OffsetFetchResponse](c, req)
 	if err != nil {
 		return 0, err
-	}
-	r, ok := resp.(*kmsg.OffsetFetchResponse)
-	if !ok {
-		return 0, errors.New("no OffsetFetch answer")
 	}
 	return r.ErrorCode, nil
 }
@@ -190,13 +186,9 @@ func (m *groupMember) join() (*kmsg.JoinGroupResponse, error) {
 	req.Version, req.Group, req.MemberID, req.ProtocolType = 3, m.group, m.id, "consumer"
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 45000, 300000
 	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte("\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00")}}
-	resp, err := m.c.request(req)
+	r, err := ask[*kmsg.JoinGroupResponse](m.c, req)
 	if err != nil {
 		return nil, err
-	}
-	r, ok := resp.(*kmsg.JoinGroupResponse)
-	if !ok {
-		return nil, errors.New("no JoinGroup answer")
 	}
 	m.id, m.generation = r.MemberID, r.Generation
 	return r, kerr.ErrorForCode(r.ErrorCode)
@@ -209,13 +201,9 @@ func (m *groupMember) sync(list []kmsg.JoinGroupResponseMember, assignment []byt
 	for _, x := range list {
 		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: x.MemberID, MemberAssignment: assignment})
 	}
-	resp, err := m.c.request(req)
+	r, err := ask[*kmsg.SyncGroupResponse](m.c, req)
 	if err != nil {
 		return 0, err
-	}
-	r, ok := resp.(*kmsg.SyncGroupResponse)
-	if !ok {
-		return 0, errors.New("no SyncGroup answer")
 	}
 	return r.ErrorCode, nil
 }
@@ -223,13 +211,9 @@ func (m *groupMember) sync(list []kmsg.JoinGroupResponseMember, assignment []byt
 func (m *groupMember) heartbeat() (int16, error) {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = 3, m.group, m.id, m.generation
-	resp, err := m.c.request(req)
+	r, err := ask[*kmsg.HeartbeatResponse](m.c, req)
 	if err != nil {
 		return 0, err
-	}
-	r, ok := resp.(*kmsg.HeartbeatResponse)
-	if !ok {
-		return 0, errors.New("no Heartbeat answer")
 	}
 	return r.ErrorCode, nil
 }
@@ -265,9 +249,6 @@ func joiningGroups(n int) workload {
 // beatEvery is how often the members of a large group look for a rebalance.
 const beatEvery = 100 * time.Millisecond
 
-// manyPartitionsTimeout is how long a broker may take to make all partitions of a large group's topic.
-const manyPartitionsTimeout = 5 * time.Minute
-
 // largeGroup lets one group of many members form.
 func largeGroup(members int, partitions int32, consumerProtocol bool) workload {
 	protocol := "classic"
@@ -277,32 +258,20 @@ func largeGroup(members int, partitions int32, consumerProtocol bool) workload {
 	return workload{
 		name: fmt.Sprintf("%s group of %d members, %d partitions", protocol, members, partitions), metrics: stableMetrics(), once: true,
 		run: func(ctx context.Context, b *bench, k kind, _ bool) (sample, error) {
-			x, err := b.freshBroker(ctx, k)
-			if err != nil {
-				return nil, err
-			}
-			defer x.discard()
-			if _, err := x.start(ctx); err != nil {
-				return nil, err
-			}
-			g := &forming{members: members, partitions: int(partitions), group: b.freshGroup(), topic: "large", synced: map[int32]int{}, owned: make([]int, members)}
-			if err := withConn(ctx, x, func(c *conn) error {
-				if err := c.SetDeadline(time.Now().Add(manyPartitionsTimeout)); err != nil {
-					return err
+			return b.onFresh(ctx, k, func(x *broker) (sample, error) {
+				g := &forming{members: members, partitions: int(partitions), group: b.freshGroup(), topic: "large", synced: map[int32]int{}, owned: make([]int, members)}
+				if err := x.createTopic(ctx, g.topic, partitions); err != nil {
+					return nil, err
 				}
-				_, err := c.createTopic(ctx, g.topic, partitions)
-				return err
-			}); err != nil {
-				return nil, err
-			}
-			if err := awaitGroups(ctx, x); err != nil {
-				return nil, err
-			}
-			play := g.classic
-			if consumerProtocol {
-				play = g.consumer
-			}
-			return measured(x, connections(ctx, x, members, play))
+				if err := awaitGroups(ctx, x); err != nil {
+					return nil, err
+				}
+				play := g.classic
+				if consumerProtocol {
+					play = g.consumer
+				}
+				return measured(x, connections(ctx, x, members, play))
+			})
 		},
 	}
 }
@@ -357,13 +326,9 @@ func (g *forming) consumer(i int, c *conn) error {
 	req.Version, req.Group, req.MemberID, req.RebalanceTimeoutMillis = 1, g.group, fmt.Sprintf("member-%d", i), 300000
 	req.SubscribedTopicNames, req.Topics = []string{g.topic}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	for !g.stable.Load() {
-		resp, err := c.request(req)
+		r, err := ask[*kmsg.ConsumerGroupHeartbeatResponse](c, req)
 		if err != nil {
 			return err
-		}
-		r, ok := resp.(*kmsg.ConsumerGroupHeartbeatResponse)
-		if !ok {
-			return errors.New("no ConsumerGroupHeartbeat answer")
 		}
 		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
 			return err
@@ -406,44 +371,35 @@ func coordinatorLoad(records int) workload {
 		metrics: []metric{{name: loadTime, unit: "ms", better: lower, goal: groupGoal}, {name: brokerCPU, unit: "ms", better: lower}, {name: brokerRSS, unit: "MB", better: lower}},
 		once:    true,
 		run: func(ctx context.Context, b *bench, k kind, _ bool) (sample, error) {
-			x, err := b.freshBroker(ctx, k)
-			if err != nil {
-				return nil, err
-			}
-			defer x.discard()
-			if _, err := x.start(ctx); err != nil {
-				return nil, err
-			}
-			if err := withConn(ctx, x, func(c *conn) error {
-				_, err := c.createTopic(ctx, "committed", perRequest)
-				return err
-			}); err != nil {
-				return nil, err
-			}
-			if err := awaitGroups(ctx, x); err != nil {
-				return nil, err
-			}
-			commit := func(_ int, c *conn) error {
-				f := frame(commitRequest("loaded", "committed", perRequest))
-				for i := range records / perRequest / connectionsOfLoad {
-					binary.BigEndian.PutUint32(f[correlationAt:], uint32(i))
-					if _, err := c.Write(f); err != nil {
-						return err
-					}
-					answer, err := c.receive(nil)
-					if err != nil {
-						return err
-					}
-					if err := checkCommit(answer); err != nil {
-						return err
-					}
+			return b.onFresh(ctx, k, func(x *broker) (sample, error) {
+				if err := x.createTopic(ctx, "committed", perRequest); err != nil {
+					return nil, err
 				}
-				return nil
-			}
-			if err := connections(ctx, x, connectionsOfLoad, commit)(); err != nil {
-				return nil, err
-			}
-			return x.loaded(ctx, "loaded")
+				if err := awaitGroups(ctx, x); err != nil {
+					return nil, err
+				}
+				commit := func(_ int, c *conn) error {
+					f := frame(commitRequest("loaded", "committed", perRequest))
+					for i := range records / perRequest / connectionsOfLoad {
+						binary.BigEndian.PutUint32(f[correlationAt:], uint32(i))
+						if _, err := c.Write(f); err != nil {
+							return err
+						}
+						answer, err := c.receive(nil)
+						if err != nil {
+							return err
+						}
+						if err := checkCommit(answer); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				if err := connections(ctx, x, connectionsOfLoad, commit)(); err != nil {
+					return nil, err
+				}
+				return x.loaded(ctx, "loaded")
+			})
 		},
 	}
 }

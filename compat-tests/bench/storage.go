@@ -71,10 +71,7 @@ func (b *bench) filledBroker(ctx context.Context, k kind, bytes int64, partition
 		_, err = x.start(ctx)
 	}
 	if err == nil {
-		err = withConn(ctx, x, func(c *conn) error {
-			_, err := c.createTopic(ctx, filledTopic, int32(partitions))
-			return err
-		})
+		err = x.createTopic(ctx, filledTopic, int32(partitions))
 	}
 	if err == nil {
 		shape := produceShape{connections: max(partitions, 8), inFlight: 2, acks: 1, recordBytes: 1 << 10, records: 64, partitions: partitions}
@@ -186,13 +183,9 @@ func (c *conn) fillKeyed(topic string, bytes int64) error {
 			binary.BigEndian.PutUint64(list[i].Value, uint64(at+i))
 		}
 		req.Topics[0].Partitions[0].Records = wire.NewBatch(wire.None, list...).Encode()
-		resp, err := c.request(req)
+		r, err := ask[*kmsg.ProduceResponse](c, req)
 		if err != nil {
 			return err
-		}
-		r, ok := resp.(*kmsg.ProduceResponse)
-		if !ok {
-			return errors.New("no Produce answer")
 		}
 		if err := kerr.ErrorForCode(r.Topics[0].Partitions[0].ErrorCode); err != nil {
 			return err
@@ -211,13 +204,12 @@ func (c *conn) alterTopic(topic, key, value string) error {
 	x.Name, x.Value = key, &value
 	r.Configs = append(r.Configs, x)
 	req.Resources = append(req.Resources, r)
-	resp, err := c.request(req)
+	a, err := ask[*kmsg.IncrementalAlterConfigsResponse](c, req)
 	if err != nil {
 		return err
 	}
-	a, ok := resp.(*kmsg.IncrementalAlterConfigsResponse)
-	if !ok || len(a.Resources) != 1 {
-		return errors.New("no IncrementalAlterConfigs answer")
+	if len(a.Resources) != 1 {
+		return errors.New("the answer to IncrementalAlterConfigs is empty")
 	}
 	return kerr.ErrorForCode(a.Resources[0].ErrorCode)
 }

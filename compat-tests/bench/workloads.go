@@ -105,37 +105,36 @@ func restart() workload {
 		metrics: []metric{{name: firstMetadata, unit: "ms", better: lower}, {name: idleRSS, unit: "MB", better: lower}},
 		once:    true,
 		run: func(ctx context.Context, b *bench, k kind, _ bool) (sample, error) {
-			x, err := b.freshBroker(ctx, k)
-			if err != nil {
-				return nil, err
-			}
-			defer x.discard()
-			if _, err := x.start(ctx); err != nil {
-				return nil, err
-			}
-			if err := fillTopic(ctx, x, 100); err != nil {
-				return nil, err
-			}
-			if err := x.stop(); err != nil {
-				return nil, err
-			}
-			took, err := x.start(ctx)
-			if err != nil {
-				return nil, err
-			}
-			s := sample{firstMetadata: millis(took)}
-			return s, x.addIdle(ctx, s)
+			return b.onFresh(ctx, k, func(x *broker) (sample, error) {
+				if err := fillTopic(ctx, x, 100); err != nil {
+					return nil, err
+				}
+				if err := x.stop(); err != nil {
+					return nil, err
+				}
+				took, err := x.start(ctx)
+				if err != nil {
+					return nil, err
+				}
+				s := sample{firstMetadata: millis(took)}
+				return s, x.addIdle(ctx, s)
+			})
 		},
 	}
+}
+
+// createTopic makes a topic on a connection of its own.
+func (b *broker) createTopic(ctx context.Context, name string, partitions int32) error {
+	return withConn(ctx, b, func(c *conn) error {
+		_, err := c.createTopic(ctx, name, partitions)
+		return err
+	})
 }
 
 // fillTopic makes a topic and writes into each of its partitions.
 func fillTopic(ctx context.Context, x *broker, partitions int) error {
 	const topic = "filled"
-	if err := withConn(ctx, x, func(c *conn) error {
-		_, err := c.createTopic(ctx, topic, int32(partitions))
-		return err
-	}); err != nil {
+	if err := x.createTopic(ctx, topic, int32(partitions)); err != nil {
 		return err
 	}
 	l := produceLoad(x.addr, topic, produceShape{connections: partitions, inFlight: 1, acks: -1, recordBytes: 1 << 10, records: 1, partitions: partitions})
