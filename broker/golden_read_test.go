@@ -1,11 +1,8 @@
 package broker
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/internal/recording"
 	"gregor/protocol"
 	"gregor/protocol/record"
 	"gregor/storage/checkpoint"
@@ -30,47 +28,10 @@ type golden struct {
 	files map[string][]byte
 }
 
-// readTar returns the files of an archive.
-func readTar(t *testing.T, path string) map[string][]byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	zr, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string][]byte{}
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[h.Name], err = io.ReadAll(tr); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// readGolden reads a recording. The partitions that package storage is tested with are in its testdata.
+// readGolden reads a recording.
 func readGolden(t *testing.T, name string) *golden {
 	t.Helper()
-	g := &golden{name: name, files: readTar(t, filepath.Join("testdata", "golden", name+".tar.gz"))}
-	shared := filepath.Join("..", "storage", "testdata", name+".tar.gz")
-	if _, err := os.Stat(shared); err != nil {
-		return g
-	}
-	for file, b := range readTar(t, shared) {
-		if _, own := g.files["data/"+file]; !own && strings.Contains(file, "/") {
-			g.files["data/"+file] = b
-		}
-	}
-	return g
+	return &golden{name: name, files: recording.Node(t, os.DirFS("testdata/golden"), os.DirFS("../storage/testdata"), name+".tar.gz")}
 }
 
 // rows are the lines of a tab-separated file.

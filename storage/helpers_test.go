@@ -1,18 +1,16 @@
 package storage
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"gregor/internal/recording"
 	"gregor/protocol/record"
 	"gregor/storage/vfs"
 )
@@ -22,22 +20,7 @@ type archive map[string][]byte
 
 func readArchive(t testing.TB, name string) archive {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".tar.gz"))
-	must(t, err)
-	defer f.Close()
-	zr, err := gzip.NewReader(f)
-	must(t, err)
-	files := archive{}
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		must(t, err)
-		b, err := io.ReadAll(tr)
-		must(t, err)
-		files[h.Name] = b
-	}
+	return recording.Read(t, os.DirFS("testdata"), name+".tar.gz")
 }
 
 // dirs returns the partition directories.

@@ -136,7 +136,7 @@ func TestDoctorForetellsWhatAStartDoes(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := recording(t, tc.golden)
+			m := kafkasDir(t, tc.golden)
 			tc.damage(t, m)
 			dirs := tc.dirs
 			if dirs == nil {
@@ -160,7 +160,7 @@ func (o outcome) equals(p outcome) bool {
 
 // TestDoctorForetellsThatAControllerIsRefused: damage that no crash explains keeps a voter from starting.
 func TestDoctorForetellsThatAControllerIsRefused(t *testing.T) {
-	m := recording(t, "metadata")
+	m := kafkasDir(t, "metadata")
 	name := "/data/__cluster_metadata-0/00000000000000000000.log"
 	b, err := vfs.ReadFile(m, name)
 	if err != nil {

@@ -1,36 +1,24 @@
 package inspect
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"gregor/broker/config"
+	"gregor/internal/recording"
 	"gregor/storage/vfs"
 )
 
-// recording is a log directory that Kafka wrote (../testdata/golden/README.md), at /data of a file system in memory.
-func recording(t testing.TB, name string) *vfs.Mem {
+// kafkasDir is a log directory that Kafka wrote (../testdata/golden/README.md), at /data of a file system in memory.
+func kafkasDir(t testing.TB, name string) *vfs.Mem {
 	t.Helper()
-	files := untar(t, filepath.Join("..", "testdata", "golden", name+".tar.gz"))
-	shared := filepath.Join("..", "..", "storage", "testdata", name+".tar.gz")
-	if _, err := os.Stat(shared); err == nil {
-		for file, b := range untar(t, shared) {
-			if _, own := files["data/"+file]; !own && strings.Contains(file, "/") {
-				files["data/"+file] = b
-			}
-		}
-	}
+	files := recording.Node(t, os.DirFS("../testdata/golden"), os.DirFS("../../storage/testdata"), name+".tar.gz")
 	m := vfs.NewMem()
 	for file, b := range files {
 		if !strings.HasPrefix(file, "data/") {
@@ -44,31 +32,6 @@ func recording(t testing.TB, name string) *vfs.Mem {
 		}
 	}
 	return m
-}
-
-func untar(t testing.TB, name string) map[string][]byte {
-	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	zr, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string][]byte{}
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[h.Name], err = io.ReadAll(tr); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // contents are all files below a directory.
@@ -124,7 +87,7 @@ func TestDoctorSaysWhatKafkasDirectoriesHold(t *testing.T) {
 		"cluster3-node2": {1, []string{"3 brokers, 4 topics with 7 partitions, 7 of them here", "last stop: not clean"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := recording(t, name)
+			m := kafkasDir(t, name)
 			before := contents(t, m, "/data")
 			r := Examine(DoctorOptions{FS: m, Dirs: []string{"/data"}, Deep: true})
 			got := text(t, r)
@@ -148,7 +111,7 @@ func TestDoctorSaysWhatKafkasDirectoriesHold(t *testing.T) {
 
 // TestDoctorFindsTheSixteenDamages examines the directory in which each topic was damaged in another way.
 func TestDoctorFindsTheSixteenDamages(t *testing.T) {
-	m := recording(t, "crashed")
+	m := kafkasDir(t, "crashed")
 	for _, deep := range []bool{false, true} {
 		r := Examine(DoctorOptions{FS: m, Dirs: []string{"/data"}, Deep: deep})
 		found := map[string][]string{}
@@ -189,7 +152,7 @@ func TestDoctorFindsTheSixteenDamages(t *testing.T) {
 }
 
 func TestDoctorReadsTheConfigurationToo(t *testing.T) {
-	m := recording(t, "plain")
+	m := kafkasDir(t, "plain")
 	file := "process.roles=broker,controller\nnode.id=7\ncontroller.quorum.voters=7@127.0.0.1:9093\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n" +
 		"controller.listener.names=CONTROLLER\nlog.dirs=/data,/new\nnum.io.threads=99\nlog.retention.hour=1\n"
 	load := func(extra string) DoctorOptions {
@@ -240,7 +203,7 @@ func TestDoctorNamesEveryBrokenFile(t *testing.T) {
 		"__cluster_metadata-0/quorum-state":     {"{", Broken},
 		"__cluster_metadata-0/00000000000000000000-0000000000.checkpoint": {"x", Broken},
 	} {
-		m := recording(t, "plain")
+		m := kafkasDir(t, "plain")
 		name := path.Join("/data", file)
 		if err := m.MkdirAll(path.Dir(name)); err != nil {
 			t.Fatal(err)
@@ -259,7 +222,7 @@ func TestDoctorNamesEveryBrokenFile(t *testing.T) {
 }
 
 func TestDoctorMissesReplicasThatAreGone(t *testing.T) {
-	m := recording(t, "plain")
+	m := kafkasDir(t, "plain")
 	if err := m.RemoveAll("/data/keyed-2"); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +233,7 @@ func TestDoctorMissesReplicasThatAreGone(t *testing.T) {
 }
 
 func TestDoctorsJSONHasTheSameFindings(t *testing.T) {
-	r := Examine(DoctorOptions{FS: recording(t, "crashed"), Dirs: []string{"/data"}})
+	r := Examine(DoctorOptions{FS: kafkasDir(t, "crashed"), Dirs: []string{"/data"}})
 	var b bytes.Buffer
 	if err := r.WriteJSON(&b); err != nil {
 		t.Fatal(err)

@@ -1,21 +1,19 @@
 package record
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"gregor/internal/recording"
 )
 
 // The golden sets were written by Apache Kafka 4.4.0 (legacy: by the builders of its client library): segments, what
@@ -69,29 +67,9 @@ type goldenRecord struct {
 
 func loadGolden(t testing.TB, name string) goldenSet {
 	t.Helper()
-	file, err := os.Open("testdata/golden/" + name + ".tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	zr, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	set := goldenSet{segments: map[string][]byte{}, records: map[string]goldenRecord{}}
-	for r := tar.NewReader(zr); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return set
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch header.Name {
+	for file, data := range recording.Read(t, os.DirFS("testdata/golden"), name+".tar.gz") {
+		switch file {
 		case "batches.jsonl":
 			set.batches = decodeLines[goldenBatch](t, data)
 		case "records.jsonl":
@@ -99,9 +77,10 @@ func loadGolden(t testing.TB, name string) goldenSet {
 				set.records[fmt.Sprintf("%s-%d@%d", rec.Topic, rec.Partition, rec.Offset)] = rec
 			}
 		default:
-			set.segments[header.Name] = data
+			set.segments[file] = data
 		}
 	}
+	return set
 }
 
 func decodeLines[T any](t testing.TB, data []byte) []T {

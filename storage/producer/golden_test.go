@@ -1,18 +1,15 @@
 package producer
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
-	"errors"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"gregor/internal/recording"
 	"gregor/protocol/record"
 	"gregor/storage/vfs"
 )
@@ -20,27 +17,16 @@ import (
 // golden is the files of a data directory that Kafka 4.4.0 wrote: partition directory, file name, contents.
 func golden(t *testing.T, name string) map[string]map[string][]byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name))
-	must(t, err)
-	defer f.Close()
-	zr, err := gzip.NewReader(f)
-	must(t, err)
 	dirs := map[string]map[string][]byte{}
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return dirs
-		}
-		must(t, err)
-		b, err := io.ReadAll(tr)
-		must(t, err)
-		dir, file := filepath.Split(h.Name)
+	for name, b := range recording.Read(t, os.DirFS("testdata"), name) {
+		dir, file := filepath.Split(name)
 		dir = filepath.Clean(dir)
 		if dirs[dir] == nil {
 			dirs[dir] = map[string][]byte{}
 		}
 		dirs[dir][file] = b
 	}
+	return dirs
 }
 
 // joined is the files with an extension, in the order of their names.
