@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -256,9 +257,10 @@ type fakeLogs struct {
 func (f *fakeLogs) Compacted() iter.Seq[Log] {
 	return func(yield func(Log) bool) {
 		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, l := range f.logs {
-			if !f.gone[l] && !yield(l) {
+		listed := slices.DeleteFunc(slices.Clone(f.logs), func(l *fakeLog) bool { return f.gone[l] })
+		f.mu.Unlock()
+		for _, l := range listed {
+			if !yield(l) {
 				return
 			}
 		}

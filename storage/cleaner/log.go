@@ -43,6 +43,7 @@ type Log interface {
 
 // Logs lists the logs that have cleanup.policy=compact now.
 type Logs interface {
+	// Compacted goes through them. It holds no lock while it yields: the Pool takes its own then, and calls with it held.
 	Compacted() iter.Seq[Log]
 	// IsCurrent tells whether a log is still one of this node's: its directory has its name.
 	IsCurrent(l Log) bool
