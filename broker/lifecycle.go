@@ -29,7 +29,9 @@ type lifecycle struct {
 	directories []protocol.UUID
 	// offline are the directories that failed while the broker ran.
 	offline func() []protocol.UUID
-	// ready tells whether the broker can serve what the metadata up to its registration gives it; nil for at once.
+	// ready tells whether the broker can serve what the metadata up to its registration gives it; nil for at once. Once it
+	// could, it is not asked again in that epoch: a broker that asks to be fenced because it has news for the controller
+	// loses all its leaderships.
 	ready  func() bool
 	images image.Source
 	log    *slog.Logger
@@ -38,6 +40,7 @@ type lifecycle struct {
 	// previousEpoch is that of the clean-shutdown file, -1 without one.
 	previousEpoch int64
 	epoch         atomic.Int64 // -1 before the registration
+	readyEpoch    int64        // the last one in which ready was true
 
 	trouble outage.Outage // with registration and heartbeats
 
@@ -52,7 +55,7 @@ type lifecycle struct {
 
 func newLifecycle() *lifecycle {
 	l := &lifecycle{
-		incarnation: protocol.RandomUUID(), previousEpoch: -1,
+		incarnation: protocol.RandomUUID(), previousEpoch: -1, readyEpoch: -1,
 		kick: make(chan struct{}, 1), unfenced: make(chan struct{}), released: make(chan struct{}),
 	}
 	l.epoch.Store(-1)
@@ -186,7 +189,10 @@ func (l *lifecycle) heartbeat(ctx context.Context) (again bool, err error) {
 	req.SetVersion(2)
 	req.BrokerID, req.BrokerEpoch = l.cfg.Node.ID, l.Epoch()
 	req.CurrentMetadataOffset = offset
-	req.WantFence = offset < l.Epoch() || l.ready != nil && !l.ready()
+	if l.readyEpoch != l.Epoch() && offset >= l.Epoch() && (l.ready == nil || l.ready()) {
+		l.readyEpoch = l.Epoch()
+	}
+	req.WantFence = l.readyEpoch != l.Epoch()
 	req.WantShutdown = stopping
 	for _, d := range l.offline() {
 		req.OfflineLogDirs = append(req.OfflineLogDirs, d)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,6 +160,47 @@ func TestBrokerAsksToBeFencedUntilItsMetadataHasItsRegistration(t *testing.T) {
 	beats := requests[*kmsg.BrokerHeartbeatRequest](f)
 	if !beats[0].WantFence || beats[0].BrokerEpoch != 42 || beats[len(beats)-1].WantFence {
 		t.Errorf("heartbeats %+v", beats)
+	}
+}
+
+// A replica that is created, or turns out to be damaged, is news for the controller: until it has been told the broker is
+// not idle, but it serves on.
+func TestBrokerThatServesDoesNotAskToBeFencedForNewsOfItsReplicas(t *testing.T) {
+	var img image.Cell
+	img.Store(imageAt(100))
+	var ready atomic.Bool
+	registrations, served := 0, 0
+	again := make(chan struct{})
+	f := &fakeController{}
+	f.answer = func(req kmsg.Request, nth int) kmsg.Response {
+		r, ok := req.(*kmsg.BrokerHeartbeatRequest)
+		if !ok {
+			registrations++
+			return registered(int64(40+registrations), 0)
+		}
+		switch {
+		case registrations == 1 && !r.WantFence:
+			ready.Store(false)
+			if served++; served == 3 {
+				return beat(true, kerr.StaleBrokerEpoch.Code)
+			}
+		case registrations == 2:
+			if r.WantFence {
+				closeOnce(again)
+			}
+		case served > 0:
+			t.Error("a broker that serves asks to be fenced")
+			closeOnce(again)
+		case nth > 3:
+			ready.Store(true)
+		}
+		return beat(r.WantFence, 0)
+	}
+	l := newTestLifecycle(t, f, &img)
+	l.ready = ready.Load
+	runUntil(t, l, again)
+	if served != 3 {
+		t.Errorf("%d heartbeats asked to serve before the registration was gone", served)
 	}
 }
 
