@@ -2,14 +2,12 @@ package kraft
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"time"
 
 	"gregor/kraft/controller"
 	"gregor/kraft/metadata"
-	"gregor/kraft/quorum"
 )
 
 // periodicTask is something the active controller does from time to time.
@@ -168,10 +166,9 @@ func (s *server) runPeriodic(now time.Time) {
 // apply0 applies a decision that nobody waits for.
 func (s *server) apply0(res controller.Result, what string) bool {
 	if _, err := s.apply(res, what); err != nil {
-		if errors.Is(err, quorum.ErrNotLeader) {
-			return false // the end of the leadership is about to be handled
+		if s.active != nil {
+			s.logger.Warn("controller: periodic task not carried out", "task", what, "error", err)
 		}
-		s.logger.Warn("controller: periodic task not carried out", "task", what, "error", err)
 		return false
 	}
 	return true

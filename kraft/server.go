@@ -271,7 +271,9 @@ func (s *server) decide(op *operation) {
 	}
 	offset, err := s.apply(res, kmsg.NameForKey(op.req.Key()))
 	if err != nil {
-		s.logger.Warn("controller: request not carried out", "api", kmsg.NameForKey(op.req.Key()), "error", err)
+		if s.active != nil {
+			s.logger.Warn("controller: request not carried out", "api", kmsg.NameForKey(op.req.Key()), "error", err)
+		}
 		op.refuse(proposalFault(err))
 		return
 	}
@@ -296,12 +298,17 @@ func proposalFault(err error) *controller.Fault {
 }
 
 // apply proposes the records of a decision and applies them to the newest image. It gives the offset of the last one.
+// When the quorum takes none of this epoch any more, this controller is not active any more: a quorum that stops does
+// not tell the end of the leadership.
 func (s *server) apply(res controller.Result, name string) (int64, error) {
 	a := s.active
 	last := a.next - 1
 	if len(res.Records) > 0 {
 		records := s.withTransaction(res.Records, res.Atomic, name)
 		offset, err := s.propose(records)
+		if errors.Is(err, quorum.ErrNotLeader) {
+			s.resign()
+		}
 		if err != nil {
 			return 0, err
 		}

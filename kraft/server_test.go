@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ type silentQuorum struct {
 	broken error // of Bootstrap
 
 	mu       sync.Mutex
+	stopping bool // takes no proposals
 	end      int64
 	proposed []metadata.Record
 	resigns  int
@@ -29,6 +31,9 @@ type silentQuorum struct {
 func (q *silentQuorum) Propose(_ int32, recs []quorum.VersionedRecord) (base, last int64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.stopping {
+		return 0, 0, quorum.ErrNotLeader
+	}
 	base = q.end
 	for _, r := range recs {
 		q.proposed = append(q.proposed, r.Record)
@@ -154,6 +159,33 @@ func TestAnswerWaitsForWhatAPeriodicTaskProposed(t *testing.T) {
 		resp := (<-answered).(*kmsg.BrokerHeartbeatResponse)
 		if resp.ErrorCode != 0 {
 			t.Errorf("the answer is %s", protocol.ErrorName(resp.ErrorCode))
+		}
+	})
+}
+
+// A quorum that stops takes no records and tells nobody. Until its machines are stopped too, which lasts while one of them
+// publishes to thousands of logs, no task of the controller is due, and no broker is fenced.
+func TestControllerIsNotActiveOnceTheQuorumTakesNoRecords(t *testing.T) {
+	withServer(t, func(t *testing.T, s *server, q *silentQuorum) {
+		var log strings.Builder
+		s.logger = slog.New(slog.NewTextHandler(&log, nil))
+		s.LeaderChange(quorum.LeaderAndEpoch{LeaderID: 9, Epoch: 2})
+		synctest.Wait()
+		q.mu.Lock()
+		q.stopping = true
+		q.mu.Unlock()
+		resp := s.handle(t.Context(), anonymous(), heartbeatOf(1, 1)).(*kmsg.BrokerHeartbeatResponse)
+		if got := protocol.ErrorName(resp.ErrorCode); got != "NONE" {
+			t.Errorf("a heartbeat that changes nothing is answered %s", got)
+		}
+		pause(time.Minute)
+		synctest.Wait()
+		resp = s.handle(t.Context(), anonymous(), heartbeatOf(1, 1)).(*kmsg.BrokerHeartbeatResponse)
+		if got := protocol.ErrorName(resp.ErrorCode); got != "NOT_CONTROLLER" {
+			t.Errorf("then one is answered %s", got)
+		}
+		if strings.Contains(log.String(), "level=WARN") || strings.Count(log.String(), "not active any more") != 1 {
+			t.Errorf("the log of the stop:\n%s", &log)
 		}
 	})
 }
