@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/protocol"
 )
@@ -48,11 +49,8 @@ func (d *Decider) registerBroker(req *kmsg.BrokerRegistrationRequest) (*metadata
 			d.cfg.ClusterID, req.ClusterID)
 	}
 	existing := d.Image.Cluster.Broker(req.BrokerID)
-	// The broker beside this controller, in the same process, cannot have an earlier incarnation that is still alive:
-	// the lock of the log directories would not have let this one start. So a node that was killed need not wait for
-	// its own session to end.
-	if existing != nil && existing.Incarnation != protocol.UUID(req.IncarnationID) && req.BrokerID != d.cfg.NodeID &&
-		d.Sessions.valid(req.BrokerID, existing.Epoch, d.Now) {
+	if existing != nil && existing.Incarnation != protocol.UUID(req.IncarnationID) &&
+		d.Sessions.valid(req.BrokerID, existing.Epoch, d.Now) && !d.followsKilled(req, existing) {
 		return nil, refuse(codeDuplicateBroker, "Another broker is registered with that broker id. If the broker was "+
 			"recently restarted this should self-resolve once the heartbeat manager expires the broker's session.")
 	}
@@ -83,6 +81,16 @@ func (d *Decider) registerBroker(req *kmsg.BrokerRegistrationRequest) (*metadata
 		}
 	}
 	return r, nil
+}
+
+// followsKilled tells whether a registration is of the broker beside this controller, in the same process and on the same
+// disks: its earlier incarnation is dead, or the lock of the log directories would not have let this one start. So a node
+// that was killed need not wait for its own session to end. Another node that was given this one's id by mistake has
+// other directories, and is refused as in Kafka.
+func (d *Decider) followsKilled(req *kmsg.BrokerRegistrationRequest, existing *image.Broker) bool {
+	return req.BrokerID == d.cfg.NodeID && slices.ContainsFunc(existing.Directories, func(dir protocol.UUID) bool {
+		return slices.Contains(req.LogDirs, [16]byte(dir))
+	})
 }
 
 func (d *Decider) checkLogDirs(req *kmsg.BrokerRegistrationRequest) *Fault {
