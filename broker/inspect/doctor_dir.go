@@ -210,7 +210,7 @@ func (d *doctor) entry(r *DirReport, name string, points offsets) {
 		}
 		d.seen[name] = r.Path
 	}
-	d.partition(r, path, p, kind, points)
+	d.partition(r, path, p, points)
 }
 
 // isStray tells why a replica does not belong to this node, "" when it does or when that is not known.

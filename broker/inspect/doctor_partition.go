@@ -34,12 +34,12 @@ type partitionCheck struct {
 }
 
 // partition examines the directory of a replica.
-func (d *doctor) partition(r *DirReport, dir string, p storage.TopicPartition, kind storage.DirKind, points offsets) {
+func (d *doctor) partition(r *DirReport, dir string, p storage.TopicPartition, points offsets) {
 	c := &partitionCheck{d: d, r: r, dir: dir, sizes: map[string]int64{}}
 	if !c.list() {
 		return
 	}
-	c.small(p, kind)
+	c.small(p)
 	c.recoverFrom, c.recoveryPoint = len(c.bases), points.recoveryPoint[p]
 	if !r.Clean {
 		c.recoverFrom = c.firstToRecover(c.recoveryPoint)
@@ -120,11 +120,11 @@ func (c *partitionCheck) orphans() {
 }
 
 // small examines the files beside the segments.
-func (c *partitionCheck) small(p storage.TopicPartition, kind storage.DirKind) {
+func (c *partitionCheck) small(p storage.TopicPartition) {
 	id, err := checkpoint.ReadPartitionMetadata(c.d.FS, c.path(checkpoint.PartitionMetadataFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.d.add(Broken, c.path(checkpoint.PartitionMetadataFile), "%v: the replica would be offline", err)
-	} else if why := c.d.isStray(p, id); why != "" && kind == storage.DirCurrent {
+	} else if why := c.d.isStray(p, id); why != "" {
 		c.d.add(Suspicious, c.dir, "would be set aside as a stray replica: %s", why)
 	}
 	if _, err := checkpoint.ReadEpochs(c.d.FS, c.path(checkpoint.LeaderEpochFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -221,6 +221,16 @@ func TestDoctorNamesEveryBrokenFile(t *testing.T) {
 	}
 }
 
+func TestDoctorSetsFutureReplicasOfUnknownTopicsAsideToo(t *testing.T) {
+	m := kafkasDir(t, "plain")
+	if err := m.MkdirAll("/data/unknown-0.0123456789abcdef0123456789abcdef-future"); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, Examine(DoctorOptions{FS: m, Dirs: []string{"/data"}})); !strings.Contains(got, "-future: would be set aside as a stray replica: the metadata has no such topic") {
+		t.Error(got)
+	}
+}
+
 func TestDoctorMissesReplicasThatAreGone(t *testing.T) {
 	m := kafkasDir(t, "plain")
 	if err := m.RemoveAll("/data/keyed-2"); err != nil {
