@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -207,19 +206,8 @@ func (v topicView) offline(p *image.Partition) []int32 {
 
 // checkTopicName returns INVALID_TOPIC_EXCEPTION with the reason for a name that no topic can have.
 func checkTopicName(name string) error {
-	var reason string
-	switch {
-	case name == "":
-		reason = "the empty string is not allowed"
-	case name == "." || name == "..":
-		reason = "'.' or '..' is not allowed"
-	case len(name) > 249:
-		reason = "the length of '" + name + "' is longer than the max allowed length 249"
-	case strings.ContainsFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
-	}):
-		reason = "'" + name + "' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-	default:
+	reason := protocol.TopicNameProblem(name)
+	if reason == "" {
 		return nil
 	}
 	return protocol.NewError(kerr.InvalidTopicException.Code, "Topic name is invalid: "+reason)

@@ -49,12 +49,6 @@ func statusOf(name string) (status, bool) {
 	return status{}, false
 }
 
-// Enforced tells whether Gregor acts on a broker key, and if not, why.
-func Enforced(name string) (bool, string) {
-	s, listed := statusOf(name)
-	return !listed, s.reason
-}
-
 // checkKeys looks at every key that was set: unknown ones, and known ones that are not acted on.
 func (c *Config) checkKeys(strict bool) ([]Warning, error) {
 	var warnings []Warning

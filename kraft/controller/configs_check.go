@@ -110,7 +110,7 @@ func (d *Decider) checkResource(res configResource, merged map[string]string) *F
 		if res.name == "" {
 			return refuse(codeInvalidRequest, "Default topic resources are not allowed.")
 		}
-		if why := topicNameProblem(res.name); why != "" {
+		if why := protocol.TopicNameProblem(res.name); why != "" {
 			return refuse(codeInvalidTopic, "Topic name is invalid: %s", why)
 		}
 		return d.checkTopicConfigs(merged)

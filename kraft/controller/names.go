@@ -2,42 +2,8 @@ package controller
 
 import "strings"
 
-// maxTopicNameLength is the longest topic name Kafka takes: a partition's directory name must fit into 255 bytes.
-const maxTopicNameLength = 249
-
 // MetadataTopic is the name of the metadata log's topic.
 const MetadataTopic = "__cluster_metadata"
-
-// ValidateTopicName says why a topic name is not valid, in Kafka's words; nil when it is.
-func ValidateTopicName(name string) error {
-	if why := topicNameProblem(name); why != "" {
-		return refuse(codeInvalidTopic, "Topic name is invalid: %s", why)
-	}
-	return nil
-}
-
-func topicNameProblem(name string) string {
-	switch {
-	case name == "":
-		return "the empty string is not allowed"
-	case name == ".":
-		return "'.' is not allowed"
-	case name == "..":
-		return "'..' is not allowed"
-	case len([]rune(name)) > maxTopicNameLength:
-		return "the length of '" + name + "' is longer than the max allowed length 249"
-	}
-	for _, r := range name {
-		if !isTopicNameRune(r) {
-			return "'" + name + "' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-		}
-	}
-	return ""
-}
-
-func isTopicNameRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
-}
 
 // hasCollisionChars says whether another name could collide with this one in metric names, where '.' and '_' are
 // the same.

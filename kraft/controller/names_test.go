@@ -6,20 +6,6 @@ import (
 	"testing"
 )
 
-func TestTopicNameRules(t *testing.T) {
-	valid := []string{"a", "A-b_c.9", strings.Repeat("x", 249), "...", "__consumer_offsets"}
-	for _, name := range valid {
-		if err := ValidateTopicName(name); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	for _, name := range []string{"", ".", "..", "a b", "a/b", "ä", "a\n", strings.Repeat("x", 250)} {
-		if err := ValidateTopicName(name); err == nil {
-			t.Errorf("%q is taken for valid", name)
-		}
-	}
-}
-
 func TestCollisionVariantsAreAllSpellings(t *testing.T) {
 	got, ok := collisionVariants("a.b_c")
 	slices.Sort(got)

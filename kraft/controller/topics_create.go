@@ -126,7 +126,7 @@ func (d *Decider) createTopic(
 
 // checkNewTopicName refuses names that are not valid, that exist, or that metrics could not tell from another.
 func (d *Decider) checkNewTopicName(name string) *Fault {
-	if why := topicNameProblem(name); why != "" {
+	if why := protocol.TopicNameProblem(name); why != "" {
 		return refuse(codeInvalidTopic, "Topic name is invalid: %s", why)
 	}
 	if d.Image.Topics.ByName(name) != nil {

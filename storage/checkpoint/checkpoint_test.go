@@ -180,18 +180,15 @@ func TestDeletedCleanShutdownFileStaysDeleted(t *testing.T) {
 
 // TestEveryWriterIsAtomicAndDurable cuts the power before every step of every writer.
 func TestEveryWriterIsAtomicAndDurable(t *testing.T) {
-	id := [16]byte{1}
 	writers := map[string]func(fsys vfs.FS, n int) error{
 		"offsets": func(f vfs.FS, n int) error {
 			return WriteOffsets(f, "/d/f", map[TopicPartition]int64{{"t", 0}: int64(n)})
 		},
-		"epochs": func(f vfs.FS, n int) error { return WriteEpochs(f, "/d/f", []EpochEntry{{int32(n), 5}}) },
 		"meta": func(f vfs.FS, n int) error {
 			return WriteMetaProperties(f, "/d/f", MetaProperties{Version: 1, NodeID: int32(n)}, time.Now())
 		},
-		"partition": func(f vfs.FS, n int) error { return WritePartitionMetadata(f, "/d/f", [16]byte{byte(n), id[0]}) },
-		"quorum":    func(f vfs.FS, n int) error { return WriteQuorumState(f, "/d/f", QuorumState{LeaderID: int32(n)}) },
-		"clean":     func(f vfs.FS, n int) error { return WriteCleanShutdown(f, "/d/f", int64(n)) },
+		"quorum": func(f vfs.FS, n int) error { return WriteQuorumState(f, "/d/f", QuorumState{LeaderID: int32(n)}) },
+		"clean":  func(f vfs.FS, n int) error { return WriteCleanShutdown(f, "/d/f", int64(n)) },
 	}
 	for name, write := range writers {
 		t.Run(name, func(t *testing.T) {

@@ -46,11 +46,6 @@ func colonField(lines []string, index int, key string) (string, error) {
 	return strings.TrimLeft(value, " \t"), nil
 }
 
-// WritePartitionMetadata writes a partition.metadata.
-func WritePartitionMetadata(fsys vfs.FS, path string, topicID [16]byte) error {
-	return vfs.WriteFileAtomic(fsys, path, EncodePartitionMetadata(topicID))
-}
-
 // EncodePartitionMetadata is the contents of a partition.metadata.
 func EncodePartitionMetadata(topicID [16]byte) []byte {
 	return []byte("version: " + textVersion + "\ntopic_id: " + formatUUID(topicID))

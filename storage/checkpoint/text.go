@@ -153,11 +153,6 @@ func parseEpochs(b []byte) ([]EpochEntry, error) {
 	return entries, nil
 }
 
-// WriteEpochs replaces a leader-epoch-checkpoint.
-func WriteEpochs(fsys vfs.FS, path string, entries []EpochEntry) error {
-	return vfs.WriteFileAtomic(fsys, path, EncodeEpochs(entries))
-}
-
 // EncodeEpochs is the contents of a leader-epoch-checkpoint.
 func EncodeEpochs(entries []EpochEntry) []byte {
 	b := textHeader(len(entries))
