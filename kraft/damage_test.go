@@ -113,3 +113,19 @@ func TestFailedStartCanBeStopped(t *testing.T) {
 		}
 	})
 }
+
+func TestRecordThatDoesNotFitEndsTheNodeOfAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openNode(t, testOptions(t, formatDisk(t, 1, nil), 1, 1))
+		until(t, "activation", func() bool { return n.Image().MetadataVersion() != 0 })
+		misfit := quorum.VersionedRecord{Record: misfitAt(0).Records[0]}
+		if _, _, err := n.quorum.Propose(n.Leader().Epoch, []quorum.VersionedRecord{misfit}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "failure", func() bool { return n.Err() != nil })
+		if err := n.Err(); !errors.Is(err, image.ErrInconsistent) || !strings.Contains(err.Error(), "at offset") {
+			t.Errorf("the node failed with %v", err)
+		}
+		_ = n.Stop(t.Context())
+	})
+}

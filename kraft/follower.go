@@ -1,8 +1,6 @@
 package kraft
 
 import (
-	"log/slog"
-
 	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/kraft/quorum"
@@ -11,31 +9,25 @@ import (
 // follower holds the committed state as the controller needs it: the image, where brokers registered, and whether a
 // transaction is open.
 type follower struct {
-	logger     *slog.Logger
 	image      *image.Image
 	registered map[int32]int64
 	txns       metadata.Transactions
 	next       int64 // offset after the last committed record
 }
 
-func newFollower(logger *slog.Logger) follower {
-	return follower{logger: logger, image: image.Empty(), registered: make(map[int32]int64)}
+func newFollower() follower {
+	return follower{image: image.Empty(), registered: make(map[int32]int64)}
 }
 
-// batch applies a committed batch.
-func (f *follower) batch(b *quorum.CommittedBatch) {
+// batch applies a committed batch, or none of it when a record does not fit.
+func (f *follower) batch(b *quorum.CommittedBatch) error {
 	delta := image.NewDelta(f.image)
 	for i, rec := range b.Records {
-		offset := b.BaseOffset + int64(i)
-		due, err := f.txns.Feed(rec, offset)
+		applied, err := replay(delta, &f.txns, rec, b.BaseOffset+int64(i))
 		if err != nil {
-			f.logger.Error("controller: record ignored", "offset", offset, "error", err)
+			return err
 		}
-		for _, r := range due {
-			if err := delta.Replay(r.Record); err != nil {
-				f.logger.Error("controller: record ignored", "offset", r.Offset, "error", err)
-				continue
-			}
+		for _, r := range applied {
 			switch reg := r.Record.(type) {
 			case *metadata.RegisterBrokerRecord:
 				f.registered[reg.BrokerID] = r.Offset
@@ -48,6 +40,7 @@ func (f *follower) batch(b *quorum.CommittedBatch) {
 		Offset: b.LastOffset, Epoch: b.Epoch, TimestampMillis: b.AppendTimestampMillis,
 	})
 	f.next = b.LastOffset + 1
+	return nil
 }
 
 // snapshot replaces the state. Where in the snapshot's range a broker registered is not known; its end is safe.

@@ -22,6 +22,9 @@ type loader struct {
 	snapshots  *snapshotter
 	// committedTo gives the end of what is committed: while there is more to come at once, publishing waits.
 	committedTo func() int64
+	// fail ends the node when a record cannot be replayed, if the node is a controller. On the others it is nil: they go on
+	// without the record, as Kafka's brokers do, and write no snapshots any more.
+	fail func(error)
 
 	delta *image.Delta
 	txns  metadata.Transactions
@@ -46,14 +49,13 @@ func newLoader(logger *slog.Logger, committedTo func() int64) *loader {
 // Commit implements quorum.StateMachine.
 func (l *loader) Commit(b quorum.CommittedBatch) {
 	for i, rec := range b.Records {
-		due, err := l.txns.Feed(rec, b.BaseOffset+int64(i))
-		if err != nil {
-			l.logger.Error("metadata loader: record ignored", "offset", b.BaseOffset+int64(i), "error", err)
-		}
-		for _, r := range due {
-			if err := l.delta.Replay(r.Record); err != nil {
-				l.logger.Error("metadata loader: record ignored", "offset", r.Offset, "error", err)
+		if _, err := replay(l.delta, &l.txns, rec, b.BaseOffset+int64(i)); err != nil {
+			if l.fail != nil {
+				l.fail(err)
+				return
 			}
+			l.logger.Error("metadata loader: record ignored, no more snapshots are written", "error", err)
+			l.snapshots.disable()
 		}
 		l.records++
 	}

@@ -29,16 +29,8 @@ func TestFirstImageHasAllThatIsCommittedHoweverMuchThatIs(t *testing.T) {
 	defer l.snapshots.close()
 	var p publications
 	l.publishers = append(l.publishers, &p)
-	commit := func(offset int64) {
-		var id protocol.UUID
-		id[0], id[13], id[14], id[15] = 1, byte(offset>>16), byte(offset>>8), byte(offset)
-		l.Commit(quorum.CommittedBatch{
-			BaseOffset: offset, LastOffset: offset, Epoch: 1, SizeBytes: 100,
-			Records: []metadata.Record{&metadata.TopicRecord{Name: id.String(), TopicID: id}},
-		})
-	}
 	for offset := range int64(records) {
-		commit(offset)
+		l.Commit(topicAt(offset))
 	}
 	if len(p.offsets) != 1 || p.offsets[0] != records-1 || p.topics[0] != records {
 		t.Fatalf("images at %v with %v topics; what the first one lacks is taken for gone", p.offsets, p.topics)
@@ -50,9 +42,68 @@ func TestFirstImageHasAllThatIsCommittedHoweverMuchThatIs(t *testing.T) {
 	}
 	committed += records
 	for offset := int64(records); offset < committed; offset++ {
-		commit(offset)
+		l.Commit(topicAt(offset))
 	}
 	if len(p.offsets) != 1+3+1 {
 		t.Errorf("later images are at %v: they are bounded", p.offsets[1:])
+	}
+}
+
+// topicAt is a committed batch of one record: a topic that is new.
+func topicAt(offset int64) quorum.CommittedBatch {
+	id := protocol.UUID{0: 1, 13: byte(offset >> 16), 14: byte(offset >> 8), 15: byte(offset)}
+	return quorum.CommittedBatch{
+		BaseOffset: offset, LastOffset: offset, Epoch: 1, SizeBytes: 100,
+		Records: []metadata.Record{&metadata.TopicRecord{Name: id.String(), TopicID: id}},
+	}
+}
+
+// misfitAt is a committed batch whose record cannot be replayed.
+func misfitAt(offset int64) quorum.CommittedBatch {
+	b := topicAt(offset)
+	b.Records = []metadata.Record{&metadata.RemoveTopicRecord{TopicID: protocol.UUID{15: 9}}}
+	return b
+}
+
+func TestRecordThatDoesNotFitEndsAControllerAndCostsABrokerItsSnapshots(t *testing.T) {
+	for name, controller := range map[string]bool{"controller": true, "broker": false} {
+		t.Run(name, func(t *testing.T) {
+			next := int64(0)
+			store := &failingStore{err: errors.ErrUnsupported}
+			l := newLoader(slog.New(slog.DiscardHandler), func() int64 { return next })
+			l.snapshots = newTestSnapshotter(store, SnapshotOptions{MaxNewRecordBytes: 1, MaxInterval: -1})
+			var failed error
+			if controller {
+				l.fail = func(err error) { failed = err }
+			}
+			var p publications
+			l.publishers = append(l.publishers, &p)
+			level := &metadata.FeatureLevelRecord{Name: metadata.FeatureMetadataVersion, FeatureLevel: int16(metadata.LatestMetadataVersion)}
+			first := quorum.CommittedBatch{Epoch: 1, SizeBytes: 100, Records: []metadata.Record{level}}
+			batches := []quorum.CommittedBatch{first, topicAt(1), misfitAt(2)}
+			if !controller {
+				batches = append(batches, topicAt(3))
+			}
+			before := 0
+			for _, b := range batches {
+				next = b.LastOffset + 1
+				l.Commit(b)
+				l.snapshots.workers.Wait()
+				if b.BaseOffset == 1 {
+					before = len(store.asked)
+				}
+			}
+			l.snapshots.close()
+			if before == 0 || len(store.asked) > before {
+				t.Errorf("snapshots at %v, %d of them before the record", store.asked, before)
+			}
+			last := p.offsets[len(p.offsets)-1]
+			if controller && (!errors.Is(failed, image.ErrInconsistent) || last != 1) {
+				t.Errorf("failed with %v; the last image is at %d", failed, last)
+			}
+			if !controller && (last != 3 || p.topics[len(p.topics)-1] != 2) {
+				t.Errorf("images at %v with %v topics", p.offsets, p.topics)
+			}
+		})
 	}
 }

@@ -58,6 +58,7 @@ func Open(o Options) (*Node, error) {
 	n.observer = newObserver(&o, q)
 	if o.Controller != nil {
 		cfg := o.deciderConfig(func() []int32 { return q.Voters().IDs() })
+		n.loader.fail = q.Fail
 		n.server = newServer(o.Controller, cfg, q, o.Logger)
 		q.Register(n.server)
 		n.registrar = newRegistrar(n, protocol.RandomUUID())

@@ -25,6 +25,7 @@ type proposer interface {
 	KRaftVersion() int16
 	UpgradeKRaftVersion(ctx context.Context, level int16) error
 	Resign(ctx context.Context, epoch int32) error
+	Fail(err error)
 }
 
 // server is the controller of this node. One goroutine, run, owns all of it but the queues. While this node leads
@@ -101,7 +102,7 @@ func newServer(o *ControllerOptions, cfg *controller.Config, q proposer, logger 
 	return &server{
 		o: o, cfg: cfg, q: q, logger: logger,
 		ops: make(chan *operation), events: make(chan event), stop: make(chan struct{}), done: make(chan struct{}),
-		heard: make(map[contact]time.Time), committed: newFollower(logger),
+		heard: make(map[contact]time.Time), committed: newFollower(),
 		leader: quorum.LeaderAndEpoch{LeaderID: quorum.NoLeader},
 	}
 }
@@ -182,7 +183,12 @@ func (s *server) tell(e event) {
 func (s *server) handleEvent(e event) {
 	switch {
 	case e.batch != nil:
-		s.committed.batch(e.batch)
+		if err := s.committed.batch(e.batch); err != nil {
+			// What it would decide from now on would rest on a state that the others do not have.
+			s.resign()
+			s.q.Fail(err)
+			return
+		}
 		s.answer(e.batch.LastOffset)
 	case e.snapshot != nil:
 		s.committed.snapshot(e.snapshot)

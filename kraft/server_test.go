@@ -2,6 +2,7 @@ package kraft
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/kraft/image"
 	"gregor/kraft/metadata"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
@@ -20,6 +22,7 @@ import (
 // silentQuorum takes proposals and commits nothing: the test does.
 type silentQuorum struct {
 	broken error // of Bootstrap
+	failed error // by Fail
 
 	mu       sync.Mutex
 	stopping bool // takes no proposals
@@ -43,6 +46,7 @@ func (q *silentQuorum) Propose(_ int32, recs []quorum.VersionedRecord) (base, la
 }
 
 func (q *silentQuorum) Bootstrap() ([]metadata.Record, bool, error) { return nil, false, q.broken }
+func (q *silentQuorum) Fail(err error)                              { q.failed = err }
 func (q *silentQuorum) KRaftVersion() int16                         { return 1 }
 
 func (q *silentQuorum) LogEndOffset() int64 {
@@ -186,6 +190,17 @@ func TestControllerIsNotActiveOnceTheQuorumTakesNoRecords(t *testing.T) {
 		}
 		if strings.Contains(log.String(), "level=WARN") || strings.Count(log.String(), "not active any more") != 1 {
 			t.Errorf("the log of the stop:\n%s", &log)
+		}
+	})
+}
+
+func TestControllerGivesUpOnARecordThatDoesNotFit(t *testing.T) {
+	withServer(t, func(t *testing.T, s *server, q *silentQuorum) {
+		s.LeaderChange(quorum.LeaderAndEpoch{LeaderID: 9, Epoch: 2})
+		s.Commit(misfitAt(q.LogEndOffset()))
+		resp := s.handle(t.Context(), anonymous(), heartbeatOf(1, 1)).(*kmsg.BrokerHeartbeatResponse)
+		if got := protocol.ErrorName(resp.ErrorCode); got != "NOT_CONTROLLER" || !errors.Is(q.failed, image.ErrInconsistent) {
+			t.Errorf("answered %s, the quorum failed with %v", got, q.failed)
 		}
 	})
 }

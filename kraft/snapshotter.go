@@ -47,6 +47,9 @@ func newSnapshotter(o SnapshotOptions, store snapshotStore, logger *slog.Logger)
 // grew counts bytes of the log.
 func (s *snapshotter) grew(bytes int64) { s.newBytes += bytes }
 
+// disable ends the writing of snapshots for good: the state lacks a record of the log.
+func (s *snapshotter) disable() { s.stop() }
+
 // loaded starts the count anew: the state came from a snapshot.
 func (s *snapshotter) loaded() { s.newBytes, s.lastTime = 0, time.Now() }
 

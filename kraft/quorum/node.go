@@ -108,7 +108,7 @@ func (n *Node) Start() error {
 		c := newConsumer(sm, n.machine.storage, n.board, n.stop)
 		n.consumers.Go(func() {
 			if err := c.run(); err != nil {
-				n.fail(err)
+				n.Fail(err)
 			}
 		})
 	}
@@ -140,14 +140,15 @@ func (n *Node) Stop(ctx context.Context) error {
 // Done is closed when the node failed or was stopped.
 func (n *Node) Done() <-chan struct{} { return n.stop }
 
-// Err tells why the node failed: its disk is lost, or its log. The process should end.
+// Err tells why the node failed. The process should end.
 func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
 }
 
-func (n *Node) fail(err error) {
+// Fail ends the node: its log is lost, or a state machine cannot follow it. The first reason is that of Err.
+func (n *Node) Fail(err error) {
 	n.mu.Lock()
 	if n.err == nil {
 		n.err = err
@@ -197,7 +198,7 @@ func (n *Node) loop() {
 			err = n.machine.drain()
 		}
 		if err != nil {
-			n.fail(err)
+			n.Fail(err)
 			return
 		}
 	}
