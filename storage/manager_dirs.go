@@ -93,7 +93,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	m.SetDefaults(o.Defaults)
 	m.SetCordoned(nil)
 	e := ensemble{fs: m.fs, log: m.log, nodeID: o.NodeID, clusterID: o.ClusterID}
-	for _, step := range []func() error{func() error { return e.list(o, &m.mu) }, e.prepare, e.check, e.complete, e.lock} {
+	for _, step := range []func() error{func() error { return e.list(o, &m.mu) }, e.prepare, e.check, e.lock, e.complete} {
 		if err := step(); err != nil {
 			unlockDirs(e.dirs, false)
 			return nil, err

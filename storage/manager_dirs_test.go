@@ -48,6 +48,23 @@ func TestLocksTakenAreReleasedWhenAnotherIsRefused(t *testing.T) {
 	startManager(t, managerOptions(fsys, "/d1", "/d2"))
 }
 
+// A directory that has no id yet gets one, but not from a start that another process's lock ends.
+func TestStartThatFindsALockWritesNothing(t *testing.T) {
+	fsys := vfs.NewMem()
+	format(t, fsys, "/d1", "/d2")
+	const file = "/d1/meta.properties"
+	old := checkpoint.MetaProperties{Version: 1, ClusterID: testCluster, NodeID: 1}
+	must(t, checkpoint.WriteMetaProperties(fsys, file, old, time.Unix(0, 0)))
+	held, err := fsys.Lock("/d2/.lock")
+	must(t, err)
+	_, err = OpenManager(managerOptions(fsys, "/d1", "/d2"))
+	mustBe(t, err, ErrDirLocked, "/d2")
+	must(t, held.Close())
+	if got, err := checkpoint.ReadMetaProperties(fsys, file); err != nil || got.DirectoryID != old.DirectoryID {
+		t.Errorf("the directory is of %+v now (%v)", got, err)
+	}
+}
+
 func TestDirectoriesOfAnotherNodeAreRefused(t *testing.T) {
 	meta := func(node int32, cluster string, id byte) checkpoint.MetaProperties {
 		return checkpoint.MetaProperties{Version: 1, NodeID: node, ClusterID: cluster, DirectoryID: dirID(id)}

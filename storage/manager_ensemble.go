@@ -213,7 +213,8 @@ func newDirID() (id [16]byte) {
 	return id
 }
 
-// lock takes the locks of all directories that this process writes into.
+// lock takes the locks of all directories that this process writes into, before it writes into any of them: another one
+// may run on some.
 func (e *ensemble) lock() error {
 	online := 0
 	for _, d := range e.dirs {
