@@ -102,7 +102,6 @@ func (w *wakeOnImage) Publish(_ *image.Delta, img *image.Image, _ image.Manifest
 // dirFailed is told when a log directory goes offline: the controller learns of it with the next heartbeat, and
 // moves leadership away. Without any directory left the broker stops.
 func (b *Broker) dirFailed(d storage.DirInfo) {
-	b.log.Error("log directory is offline", "dir", d.Path, "error", d.Err)
 	if b.lifecycle != nil {
 		b.lifecycle.wake()
 	}

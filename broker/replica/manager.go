@@ -40,8 +40,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Manager holds the replicas of this broker. Lookups take no lock; changes come from one goroutine, that of the
-// image's loader.
+// Manager holds the replicas of this broker. Lookups take no lock; changes come from the image's loader, one image at a
+// time.
 type Manager struct {
 	o          Options
 	partitions sync.Map // image.TopicPartition -> *Partition
@@ -126,28 +126,50 @@ func (m *Manager) remove(deletes []image.LocalDelete) {
 // other's directories.
 const rolesAtOnce = 4
 
-// applyRoles gives replicas, each of another partition, their roles.
+// applyRoles gives replicas, each of another partition, their roles. A directory that is offline takes thousands of them
+// with it, and each change of the metadata meets them again: that is one line in the log, the first time.
 func (m *Manager) applyRoles(img *image.Image, roles []image.LocalReplica) {
 	var next atomic.Int64
+	var lost lostReplicas
 	var wg sync.WaitGroup
 	for range min(rolesAtOnce, len(roles)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(roles); i = int(next.Add(1)) - 1 {
-				m.applyRole(img, roles[i])
+				m.applyRole(img, roles[i], &lost)
 			}
 		})
 	}
 	wg.Wait()
+	for cause, n := range lost.byCause {
+		m.o.Logger.Error("replicas are offline", "replicas", n, "error", cause)
+	}
 }
 
-func (m *Manager) applyRole(img *image.Image, r image.LocalReplica) {
+// lostReplicas counts replicas whose storage fails.
+type lostReplicas struct {
+	mu      sync.Mutex
+	byCause map[string]int
+}
+
+func (l *lostReplicas) add(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byCause == nil {
+		l.byCause = map[string]int{}
+	}
+	l.byCause[cause.Error()]++
+}
+
+func (m *Manager) applyRole(img *image.Image, r image.LocalReplica, lost *lostReplicas) {
 	key := image.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	err := m.tryRole(img, r)
 	if errors.Is(err, storage.ErrStorage) {
-		m.offline.Store(key, mapped(err))
-	} else {
-		m.offline.Delete(key)
+		if _, known := m.offline.Swap(key, mapped(err)); !known {
+			lost.add(err)
+		}
+		return
 	}
+	m.offline.Delete(key)
 	if err != nil {
 		m.o.Logger.Error("cannot bring a replica up", "topic", r.Topic, "partition", r.Partition, "error", err)
 	}
