@@ -10,7 +10,8 @@ require (
 	github.com/twmb/franz-go v1.22.3
 	github.com/twmb/franz-go/pkg/kadm v1.20.0
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1
-	golang.org/x/sys v0.48.0
+	golang.org/x/sys v0.50.0
+	gregor v0.0.0
 )
 
 require (
@@ -26,3 +27,5 @@ require (
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
 )
+
+replace gregor => ../

@@ -3,6 +3,7 @@ package consumer
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -253,9 +254,9 @@ func (m *Manager) ClassicAssignment(member *Member, a assignor.Assignment) ([]by
 	}
 	out := schema.NewConsumerProtocolAssignment()
 	topics := m.Topics()
-	for _, id := range sortedIDs(a) {
-		if t, ok := topics.ByID(id); ok {
-			out.AssignedPartitions = append(out.AssignedPartitions, schema.ConsumerProtocolAssignedTopic{Topic: t.Name, Partitions: a[id]})
+	for _, tp := range a.Sorted() {
+		if t, ok := topics.ByID(tp.Topic); ok {
+			out.AssignedPartitions = append(out.AssignedPartitions, schema.ConsumerProtocolAssignedTopic{Topic: t.Name, Partitions: tp.Partitions})
 		}
 	}
 	_, highest := out.Versions()
@@ -281,9 +282,9 @@ func (m *Manager) ClassicHeartbeat(g *Group, req *kmsg.HeartbeatRequest) error {
 // waitsForOthers reports whether a partition of the member's target is still
 // owned by another one.
 func (g *Group) waitsForOthers(m *Member) bool {
-	for topic, partitions := range g.Target(m.ID) {
-		for _, index := range partitions {
-			if !m.Assigned.has(topic, index) && g.ownerEpoch(topic, index) != noEpoch {
+	for _, tp := range g.Target(m.ID) {
+		for _, index := range tp.Partitions {
+			if !m.Assigned.has(tp.Topic, index) && g.ownerEpoch(tp.Topic, index) != noEpoch {
 				return true
 			}
 		}
@@ -347,6 +348,7 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 	for i := range members {
 		old := &members[i]
 		assigned := make(Owned)
+		var target assignor.Assignment
 		if len(old.Assignment) > 0 {
 			a, _, err := schema.DecodeAssignment(old.Assignment)
 			if err != nil {
@@ -356,11 +358,10 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 				return cannotUpgrade(g.ID, "an unsupported custom assignor is in use. "+
 					"Please refer to the documentation or switch to a default assignor before re-attempting the upgrade")
 			}
-			for _, tp := range a.AssignedPartitions {
-				if t, ok := topics.ByName(tp.Topic); ok {
-					for _, index := range tp.Partitions {
-						put(assigned, t.ID, index, generation)
-					}
+			target = targetOfClassic(a, topics)
+			for _, tp := range target {
+				for _, index := range tp.Partitions {
+					put(assigned, tp.Topic, index, generation)
 				}
 			}
 		}
@@ -374,7 +375,7 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 			n.Topics, n.Assigned = sortedSet(sub.Topics), assigned
 			n.Classic = &Classic{SessionTimeoutMs: old.SessionTimeoutMillis, SupportedProtocols: old.Protocols}
 		})
-		g.target.Set(member.ID, assigned.plain())
+		g.target.Set(member.ID, target)
 		g.setMember(member)
 	}
 	g.hash.Set(MetadataHash(g.topicNames(change{}), topics))
@@ -382,6 +383,18 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 		m.expectHeartbeat(g.ID, member.ID, millis(member.Classic.SessionTimeoutMs))
 	}
 	return nil
+}
+
+// targetOfClassic is what a classic member was assigned, in that order, as far as
+// the topics exist.
+func targetOfClassic(a *schema.ConsumerProtocolAssignment, topics Topics) assignor.Assignment {
+	var out assignor.Assignment
+	for _, tp := range a.AssignedPartitions {
+		if t, ok := topics.ByName(tp.Topic); ok && out.Of(t.ID) == nil {
+			out = append(out, assignor.TopicPartitions{Topic: t.ID, Partitions: slices.Clone(tp.Partitions)})
+		}
+	}
+	return out
 }
 
 func cannotUpgrade(groupID, why string) error {

@@ -255,14 +255,20 @@ func (g *Group) subscription(m *Member, resolved map[string]Resolved) []string {
 	if m.Regex == "" {
 		return m.Topics
 	}
-	r, ok := resolved[m.Regex]
-	if !ok {
-		r, _ = g.resolved.Get(m.Regex)
-	}
+	matches := g.resolvedTopics(m.Regex, resolved)
 	if len(m.Topics) == 0 {
-		return r.Topics
+		return matches
 	}
-	return sortedSet(slices.Concat(m.Topics, r.Topics))
+	return sortedSet(slices.Concat(m.Topics, matches))
+}
+
+// resolvedTopics returns the topics of a pattern, as far as they are known.
+func (g *Group) resolvedTopics(regex string, resolved map[string]Resolved) []string {
+	r, ok := resolved[regex]
+	if !ok {
+		r, _ = g.resolved.Get(regex)
+	}
+	return r.Topics
 }
 
 // Subscribed reports whether a member subscribes to the topic.

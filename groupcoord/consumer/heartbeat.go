@@ -138,10 +138,9 @@ func applyHeartbeat(n *Member, caller Caller, req *kmsg.ConsumerGroupHeartbeatRe
 
 func assignmentOf(m *Member) *kmsg.ConsumerGroupHeartbeatResponseAssignment {
 	out := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
-	plain := m.Assigned.plain()
-	for _, topic := range sortedIDs(plain) {
+	for _, tp := range m.Assigned.plain() {
 		t := kmsg.NewConsumerGroupHeartbeatResponseAssignmentTopic()
-		t.TopicID, t.Partitions = topic, plain[topic]
+		t.TopicID, t.Partitions = tp.Topic, tp.Partitions
 		out.Topics = append(out.Topics, t)
 	}
 	return &out

@@ -47,11 +47,11 @@ func (o Owned) equal(p Owned) bool {
 	return maps.EqualFunc(o, p, maps.Equal)
 }
 
-// plain drops the epochs.
+// plain drops the epochs. Topics and partitions ascend.
 func (o Owned) plain() assignor.Assignment {
-	out := make(assignor.Assignment, len(o))
-	for topic, partitions := range o {
-		out[topic] = slices.Sorted(maps.Keys(partitions))
+	out := make(assignor.Assignment, 0, len(o))
+	for _, topic := range sortedIDs(o) {
+		out = append(out, assignor.TopicPartitions{Topic: topic, Partitions: slices.Sorted(maps.Keys(o[topic]))})
 	}
 	return out
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -174,13 +173,15 @@ func describeMember(m *Member, target assignor.Assignment, topics Topics) kmsg.C
 	out.ClientID, out.ClientHost, out.SubscribedTopics = m.ClientID, m.ClientHost, orEmpty(m.Topics)
 	regex := m.Regex
 	out.SubscribedTopicRegex = &regex
-	owned := make(assignor.Assignment)
+	owned := make(Owned)
 	for _, o := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range o {
-			owned[topic] = append(owned[topic], slices.Sorted(maps.Keys(partitions))...)
+			for index, epoch := range partitions {
+				put(owned, topic, index, epoch)
+			}
 		}
 	}
-	out.Assignment = describeAssignment(owned, topics)
+	out.Assignment = describeAssignment(owned.plain(), topics)
 	out.TargetAssignment = describeAssignment(target, topics)
 	out.MemberType = consumerMemberType
 	if m.Classic != nil {
@@ -192,13 +193,13 @@ func describeMember(m *Member, target assignor.Assignment, topics Topics) kmsg.C
 // describeAssignment names the topics; those that are gone are left out.
 func describeAssignment(a assignor.Assignment, topics Topics) kmsg.Assignment {
 	var out kmsg.Assignment
-	for _, id := range sortedIDs(a) {
-		t, ok := topics.ByID(id)
+	for _, of := range a.Sorted() {
+		t, ok := topics.ByID(of.Topic)
 		if !ok {
 			continue
 		}
 		tp := kmsg.NewAssignmentTopicPartition()
-		tp.TopicID, tp.Topic, tp.Partitions = id, t.Name, slices.Sorted(slices.Values(a[id]))
+		tp.TopicID, tp.Topic, tp.Partitions = of.Topic, t.Name, of.Partitions
 		out.TopicPartitions = append(out.TopicPartitions, tp)
 	}
 	return out

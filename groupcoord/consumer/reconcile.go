@@ -117,7 +117,8 @@ func (r *reconciler) next(epoch int32) *Member {
 			}
 		}
 	}
-	for topic := range r.target {
+	for i := range r.target {
+		topic := r.target[i].Topic
 		for index := range r.wanted(topic) {
 			switch {
 			case assigned.has(topic, index):
@@ -153,7 +154,7 @@ func (r *reconciler) next(epoch int32) *Member {
 func (r *reconciler) wanted(topic protocol.UUID) map[int32]bool {
 	out := make(map[int32]bool)
 	if _, ok := r.subscribed[topic]; ok {
-		for _, index := range r.target[topic] {
+		for _, index := range r.target.Of(topic) {
 			out[index] = true
 		}
 	}

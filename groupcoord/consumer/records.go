@@ -34,11 +34,12 @@ func oldMetadataTombstone(groupID string) schema.Record {
 	return schema.Tombstone(&schema.ConsumerGroupPartitionMetadataKey{GroupID: groupID})
 }
 
+// targetRecord writes a target in its order, which matters to the next one.
 func targetRecord(groupID, memberID string, a assignor.Assignment) schema.Record {
 	value := schema.NewConsumerGroupTargetAssignmentMemberValue()
 	value.TopicPartitions = make([]schema.ConsumerGroupTargetTopicPartitions, 0, len(a))
-	for _, topic := range sortedIDs(a) {
-		value.TopicPartitions = append(value.TopicPartitions, schema.ConsumerGroupTargetTopicPartitions{TopicID: topic, Partitions: a[topic]})
+	for _, tp := range a {
+		value.TopicPartitions = append(value.TopicPartitions, schema.ConsumerGroupTargetTopicPartitions{TopicID: tp.Topic, Partitions: tp.Partitions})
 	}
 	return schema.Record{Key: &schema.ConsumerGroupTargetAssignmentMemberKey{GroupID: groupID, MemberID: memberID}, Value: value}
 }

@@ -1,10 +1,9 @@
 package consumer
 
 import (
-	"slices"
-
 	"gregor/groupcoord/assignor"
 	"gregor/groupcoord/schema"
+	"gregor/protocol"
 )
 
 // GroupOf returns the group of a record of this package.
@@ -97,9 +96,16 @@ func (g *Group) replayTarget(memberID string, v *schema.ConsumerGroupTargetAssig
 		g.target.Delete(memberID)
 		return
 	}
-	a := make(assignor.Assignment, len(v.TopicPartitions))
+	a := make(assignor.Assignment, 0, len(v.TopicPartitions))
+	places := make(map[protocol.UUID]int, len(v.TopicPartitions))
 	for i := range v.TopicPartitions {
-		a[v.TopicPartitions[i].TopicID] = slices.Sorted(slices.Values(v.TopicPartitions[i].Partitions))
+		tp := assignor.TopicPartitions{Topic: v.TopicPartitions[i].TopicID, Partitions: v.TopicPartitions[i].Partitions}
+		if at, twice := places[tp.Topic]; twice {
+			a[at] = tp
+			continue
+		}
+		places[tp.Topic] = len(a)
+		a = append(a, tp)
 	}
 	g.target.Set(memberID, a)
 }

@@ -9,8 +9,8 @@
 // keys came. Nothing here costs anything before somebody asks for the order.
 //
 // Not modeled: a slot of java.util.HashMap with more than eight keys becomes a
-// tree, and a TimelineHashMap that is changed while it is read gives what was
-// changed first.
+// tree, or makes a table of less than 64 slots grow before it is full; and a
+// TimelineHashMap that is changed while it is read gives what was changed first.
 package javaorder
 
 import (
@@ -18,10 +18,22 @@ import (
 	"math/bits"
 	"slices"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // String is the hash of a string: over its UTF-16 code units.
 func String(s string) int32 {
+	h := int32(0)
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return unicodeString(s)
+		}
+		h = 31*h + int32(s[i])
+	}
+	return h
+}
+
+func unicodeString(s string) int32 {
 	h := int32(0)
 	for _, unit := range utf16.Encode([]rune(s)) {
 		h = 31*h + int32(unit)
@@ -76,9 +88,7 @@ func hashMap[T any](entries []Entry[T], grows func(capacity int) bool) {
 	for grows(capacity) {
 		capacity *= 2
 	}
-	bySlot(entries, func(hash int32) uint32 {
-		return (uint32(hash) ^ uint32(hash)>>16) & uint32(capacity-1)
-	}, cmp.Compare[uint64])
+	Slots(entries, capacity)
 }
 
 func bySlot[T any](entries []Entry[T], slot func(hash int32) uint32, arrivals func(a, b uint64) int) {
