@@ -28,6 +28,8 @@ type Node struct {
 	machine *machine // of the loop's goroutine
 	board   *board
 	acc     *accumulator
+	// endAtOpen is the log end offset that Open found.
+	endAtOpen int64
 
 	inbox       chan []byte
 	unreachable chan int32
@@ -71,7 +73,7 @@ func Open(o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata quorum: %w", err)
 	}
-	n.machine = m
+	n.machine, n.endAtOpen = m, m.storage.log.State().LogEndOffset
 	return n, nil
 }
 
@@ -316,10 +318,12 @@ func (n *Node) Leader() LeaderAndEpoch { return n.board.load().leader }
 func (n *Node) HighWatermark() int64 { return n.board.load().highWatermark }
 
 // CommittedTo is the exclusive end of what raft, or the leader, says is committed. It is never below the high watermark,
-// and above it while this node still applies or fetches what it lacks.
+// and above it while this node still applies or fetches what it lacks. What the log held when it was opened counts as
+// committed as far as no leader has cut it off: the node may have acted on it, and a leader that lacks its last answers
+// tells it only piece by piece.
 func (n *Node) CommittedTo() int64 {
 	s := n.board.load()
-	return max(s.committedTo, s.highWatermark)
+	return max(s.committedTo, s.highWatermark, min(n.endAtOpen, n.LogEndOffset()))
 }
 
 // LogEndOffset is the exclusive end of the log on disk.

@@ -43,8 +43,8 @@ func newBoard() *board {
 
 func (b *board) load() *state { return b.current.Load() }
 
-// publish replaces the state and wakes all who wait.
-// committed notes how far the log is committed; those who wait are woken when the high watermark follows.
+// committed notes how far the log is committed; those who wait are woken when the high watermark follows. Like publish it
+// is called by the machine's goroutine alone.
 func (b *board) committed(to int64) {
 	if s := *b.load(); to > s.committedTo {
 		s.committedTo = to
@@ -52,6 +52,7 @@ func (b *board) committed(to int64) {
 	}
 }
 
+// publish replaces the state and wakes all who wait.
 func (b *board) publish(s *state) {
 	b.current.Store(s)
 	b.wake()
