@@ -147,7 +147,7 @@ func (p peerClient) SendPeer(ctx context.Context, to kraft.Endpoint, msg []byte)
 	return p.pool.SendPeer(ctx, peer.Endpoint(to), msg)
 }
 
-// build makes the parts that need no other node, and registers the publishers in their order: logs, configs,
+// build makes the parts that need no other node, and registers the publishers in their order: configs, logs,
 // replicas, elections.
 func (b *Broker) build() {
 	b.dynamic = newDynamicConfig(b.cfg, b.log)
@@ -190,7 +190,8 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 		NumPartitions: b.groupPartitions, Image: b.node.Image,
 	})
 	b.loaded = &logLoading{manager: b.manager, nodeID: b.cfg.Node.ID, done: make(chan struct{}), fail: b.fail}
-	for _, p := range []kraftPublisher{b.loaded, b.dynamic, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, b.settled, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
+	// The config that is in force is known before the logs are opened by it, and the logs are open when replicas want them.
+	for _, p := range []kraftPublisher{b.dynamic, b.loaded, b.replicas, &elections{nodeID: b.cfg.Node.ID, groups: b.groups}, b.settled, &wakeOnImage{lifecycle: b.lifecycle, told: -1}} {
 		b.node.Register(p)
 	}
 	deps.Replicas, deps.Groups = b.replicas, b.groups

@@ -21,6 +21,7 @@ import (
 	"gregor/kraft"
 	"gregor/kraft/quorum"
 	"gregor/protocol"
+	"gregor/storage"
 	"gregor/storage/vfs"
 )
 
@@ -268,9 +269,21 @@ func TestDynamicConfigsTakeEffectAndSurvive(t *testing.T) {
 	n.stop()
 	n.start()
 	refused()
-	partitions := "7"
-	if _, err := kadm.NewClient(n.client()).AlterBrokerConfigs(timeout(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "log.segment.bytes", Value: &partitions}}); err != nil {
-		t.Fatal(err)
+}
+
+// Retention and the cleaner look at logs as soon as they are open, which is before the replicas are given their configs.
+func TestLogsAreOpenedByTheDynamicConfig(t *testing.T) {
+	n := newTestNode(t)
+	n.createTopic(n.client(), "t", 1, nil)
+	forever := "-1"
+	answers, err := kadm.NewClient(n.client()).AlterBrokerConfigs(timeout(t), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "log.retention.ms", Value: &forever}})
+	if err != nil || len(answers) != 1 || answers[0].Err != nil {
+		t.Fatalf("alteration: %+v, %v", answers, err)
+	}
+	n.stop()
+	n.start()
+	if got := n.broker.configWhileLoading("t").RetentionMillis; got != storage.Unlimited {
+		t.Errorf("logs are opened with a retention of %d ms", got)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // kraftPublisher is image.Publisher, by which the loader tells the parts of the broker of new images.
 type kraftPublisher = image.Publisher
 
-// logLoading loads the logs when the first image is there, since only the image tells which of them are strays. It is
-// the first publisher: replicas find their logs loaded.
+// logLoading loads the logs when the first image is there, since only the image tells which of them are strays. It comes
+// before the replicas, which find their logs loaded.
 type logLoading struct {
 	manager *storage.Manager
 	nodeID  int32
@@ -27,15 +27,15 @@ type logLoading struct {
 }
 
 // configWhileLoading is the config of a topic when its logs are opened: the cleaner and retention start before the
-// replicas do.
+// replicas do, and must not delete by a default of the file what a dynamic one keeps.
 func (b *Broker) configWhileLoading(topic string) storage.LogConfig {
-	var overrides map[string]string
+	cfg, overrides := b.cfg, map[string]string(nil)
 	if b.loaded != nil {
 		if img := b.loaded.img.Load(); img != nil {
-			overrides = img.Configs.Topic(topic)
+			cfg, overrides = b.dynamic.Config(), img.Configs.Topic(topic)
 		}
 	}
-	c, err := topicConfig(b.cfg, overrides)
+	c, err := topicConfig(cfg, overrides)
 	if err != nil {
 		b.log.Error("topic has a config that its logs cannot act on", "topic", topic, "error", err)
 		// Nothing is deleted or compacted by a config that is not understood.
