@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,28 +17,51 @@ import (
 // tombstone is what stands for the value of a record that deletes its key.
 const tombstone = "<DELETE>"
 
-// decode renders a data record's key and value. An empty key is left out.
-func (d *dumper) decode(r record.Record) (key, payload string) {
+// shown is how a record's key and value are printed; what is nil is left out.
+type shown struct{ key, payload *string }
+
+// decode renders a data record. What cannot be read is told in the place of the key, or of the payload where keys have no
+// meaning, and the others go on.
+func (d *dumper) decode(r record.Record) shown {
 	switch d.Decoder {
 	case MetadataDecoder:
-		return "", metadataText(r.Value)
+		return shown{payload: new(metadataText(r))}
+	case RemoteDecoder:
+		return shown{payload: new(remoteText(r))}
 	case OffsetsDecoder:
-		return offsetsText(r)
+		return coordinatorShown(r, offsetsText)
 	case TxnDecoder:
-		return txnText(r)
+		return coordinatorShown(r, txnText)
 	case ShareDecoder:
-		return shareText(r)
-	case NoDecoder, RawStringDecoder:
+		return coordinatorShown(r, shareText)
+	case NoDecoder, PlainDecoder:
 	}
-	return string(r.Key), string(r.Value)
+	return shown{key: d.Key.text(r.Key), payload: d.Value.text(r.Value)}
 }
 
-func metadataText(value []byte) string {
-	rec, version, err := metadata.DecodeVersion(value)
+func metadataText(r record.Record) string {
+	rec, version, err := metadata.DecodeVersion(r.Value)
 	if err != nil {
-		return "Error at " + err.Error()
+		return fmt.Sprintf("Error at %d, skipping. %v", r.Offset, err)
 	}
 	return fmt.Sprintf(`{"type":"%s","version":%d,"data":%s}`, enumName(rec.MessageName()), version, rec.AppendJSON(nil, version))
+}
+
+var errNoKey = errors.New("the record has no key")
+
+// coordinatorShown renders a record of a coordinator's topic.
+func coordinatorShown(r record.Record, show func(r record.Record) (key, payload string, err error)) shown {
+	key, payload, err := "", "", errNoKey
+	if r.Key != nil {
+		key, payload, err = show(r)
+	}
+	switch {
+	case errors.Is(err, wire.ErrUnknownType):
+		return shown{key: new(fmt.Sprintf("Unknown record type %d at offset %d, skipping.", valueVersion(r.Key), r.Offset))}
+	case err != nil:
+		return shown{key: new(fmt.Sprintf("Error at offset %d, skipping. %v", r.Offset, err))}
+	}
+	return shown{key: &key, payload: &payload}
 }
 
 // enumName turns TopicRecord into TOPIC_RECORD, as Kafka names its record types.
@@ -76,31 +98,24 @@ func valueVersion(value []byte) int16 {
 	return int16(value[0])<<8 | int16(value[1])
 }
 
-func offsetsText(r record.Record) (key, payload string) {
+func offsetsText(r record.Record) (key, payload string, err error) {
 	k, err := groups.DecodeOffsetsKey(r.Key)
 	if err != nil {
-		return unknownKey(r, err)
+		return "", "", err
 	}
 	if r.Value == nil {
-		return keyJSON(k), tombstone
+		return keyJSON(k), tombstone, nil
 	}
 	v, err := groups.DecodeOffsetsValue(k.RecordType(), r.Value)
 	if err != nil {
-		return keyJSON(k), "Error: " + err.Error()
+		return "", "", err
 	}
 	version := valueVersion(r.Value)
 	data := v.AppendJSON(nil, version)
 	if g, ok := v.(*groups.GroupMetadataValue); ok && g.ProtocolType == "consumer" {
 		data = withConsumerProtocol(data)
 	}
-	return keyJSON(k), valueJSON(version, data)
-}
-
-func unknownKey(r record.Record, err error) (key, payload string) {
-	if errors.Is(err, wire.ErrUnknownType) {
-		return fmt.Sprintf(`{"type":"%d","data":"unknown"}`, valueVersion(r.Key)), base64.StdEncoding.EncodeToString(r.Value)
-	}
-	return "Error: " + err.Error(), ""
+	return keyJSON(k), valueJSON(version, data), nil
 }
 
 // orderedMember is a member of a GroupMetadataValue in the order of its fields.
@@ -165,24 +180,24 @@ func rendered(quoted json.RawMessage, decode func([]byte) (jsonData, int16, erro
 	return m.AppendJSON(nil, version)
 }
 
-func txnText(r record.Record) (key, payload string) {
+func txnText(r record.Record) (key, payload string, err error) {
 	k, err := txns.DecodeKey(r.Key)
 	if err != nil {
-		return unknownKey(r, err)
+		return "", "", err
 	}
 	if r.Value == nil {
-		return keyJSON(k), tombstone
+		return keyJSON(k), tombstone, nil
 	}
 	v, err := txns.DecodeValue(k.RecordType(), r.Value)
 	if err != nil {
-		return keyJSON(k), "Error: " + err.Error()
+		return "", "", err
 	}
 	version := valueVersion(r.Value)
 	data := string(v.AppendJSON(nil, version))
 	if t, ok := v.(*txns.TransactionLogValue); ok {
 		data = strings.Replace(data, fmt.Sprintf(`"transactionStatus":%d`, t.TransactionStatus), fmt.Sprintf(`"transactionStatus":%q`, txnState(t.TransactionStatus)), 1)
 	}
-	return keyJSON(k), valueJSON(version, []byte(data))
+	return keyJSON(k), valueJSON(version, []byte(data)), nil
 }
 
 // txnState names the state of a transaction.
@@ -194,19 +209,19 @@ func txnState(code int8) string {
 	return names[code]
 }
 
-func shareText(r record.Record) (key, payload string) {
+func shareText(r record.Record) (key, payload string, err error) {
 	k, err := groups.DecodeShareStateKey(r.Key)
 	if err != nil {
-		return unknownKey(r, err)
+		return "", "", err
 	}
 	if r.Value == nil {
-		return keyJSON(k), tombstone
+		return keyJSON(k), tombstone, nil
 	}
 	v, err := groups.DecodeShareStateValue(k.RecordType(), r.Value)
 	if err != nil {
-		return keyJSON(k), "Error: " + err.Error()
+		return "", "", err
 	}
-	return keyJSON(k), valueJSON(valueVersion(r.Value), v.AppendJSON(nil, valueVersion(r.Value)))
+	return keyJSON(k), valueJSON(valueVersion(r.Value), v.AppendJSON(nil, valueVersion(r.Value))), nil
 }
 
 // controlText renders a control record.

@@ -118,7 +118,7 @@ func (e *example) checkDump(t *testing.T) {
 	for _, a := range args[:len(args)-1] {
 		switch a {
 		case "--print-data-log":
-			o.Decoder = RawStringDecoder
+			o.Decoder = PlainDecoder
 		case "--cluster-metadata-decoder":
 			o.Decoder = MetadataDecoder
 		default:

@@ -17,12 +17,13 @@ type Decoder int8
 
 // The decoders.
 const (
-	NoDecoder        Decoder = iota
-	MetadataDecoder          // __cluster_metadata
-	OffsetsDecoder           // __consumer_offsets
-	TxnDecoder               // __transaction_state
-	ShareDecoder             // __share_group_state
-	RawStringDecoder         // keys and values as text (--print-data-log)
+	NoDecoder       Decoder = iota
+	MetadataDecoder         // __cluster_metadata
+	OffsetsDecoder          // __consumer_offsets
+	TxnDecoder              // __transaction_state
+	ShareDecoder            // __share_group_state
+	RemoteDecoder           // __remote_log_metadata
+	PlainDecoder            // keys and values as Key and Value say (--print-data-log)
 )
 
 // DumpOptions are the options of kafka-dump-log.sh that Dump has.
@@ -34,6 +35,8 @@ type DumpOptions struct {
 	// Deep prints records, not only batches; a Decoder implies it.
 	Deep    bool
 	Decoder Decoder
+	// Key and Value say how PlainDecoder prints them: as text by default.
+	Key, Value Plain
 	// JSON prints one object a line instead of Kafka's text.
 	JSON bool
 	// VerifyOnly checks indexes without printing them; SanityOnly does what a start of the broker does.

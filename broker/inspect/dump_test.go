@@ -31,7 +31,7 @@ func TestOutputIsThatOfKafkasTool(t *testing.T) {
 		files string
 		o     DumpOptions
 	}{
-		"txn-deep":    {txn + ".log," + txn + ".index," + txn + ".timeindex," + txn + ".txnindex,txn-0/00000000000000000050.snapshot,idem-0/00000000000000000054.snapshot", DumpOptions{Decoder: RawStringDecoder}},
+		"txn-deep":    {txn + ".log," + txn + ".index," + txn + ".timeindex," + txn + ".txnindex,txn-0/00000000000000000050.snapshot,idem-0/00000000000000000054.snapshot", DumpOptions{Decoder: PlainDecoder}},
 		"txn-shallow": {txn + ".log", DumpOptions{}},
 		"zstd":        {zstd + ".log," + zstd + ".index," + zstd + ".timeindex", DumpOptions{Deep: true}},
 		"zstd-verify": {zstd + ".index," + zstd + ".timeindex", DumpOptions{VerifyOnly: true}},
@@ -40,7 +40,12 @@ func TestOutputIsThatOfKafkasTool(t *testing.T) {
 		"txnstate":    {"__transaction_state-0/00000000000000000000.log", DumpOptions{Decoder: TxnDecoder}},
 		"share":       {"__share_group_state-0/00000000000000000000.log", DumpOptions{Decoder: ShareDecoder}},
 		"metadata":    {"__cluster_metadata-0/00000000000000000122-0000000001.checkpoint,__cluster_metadata-0/00000000000000000000.log", DumpOptions{Decoder: MetadataDecoder}},
-		"skip":        {txn + ".log", DumpOptions{Decoder: RawStringDecoder, SkipMetadata: true}},
+		"int":         {"int-0/00000000000000000000.log", DumpOptions{Decoder: PlainDecoder, Key: IntegerDecoder, Value: IntegerDecoder}},
+		"long":        {"long-0/00000000000000000000.log", DumpOptions{Decoder: PlainDecoder, Key: LongDecoder, Value: LongDecoder}},
+		"mixed":       {"long-0/00000000000000000000.log", DumpOptions{Decoder: PlainDecoder, Key: IntegerDecoder, Value: LongDecoder}},
+		"string":      {"string-0/00000000000000000000.log", DumpOptions{Decoder: PlainDecoder}},
+		"remote":      {"__remote_log_metadata-0/00000000000000000000.log", DumpOptions{Decoder: RemoteDecoder}},
+		"skip":        {txn + ".log", DumpOptions{Decoder: PlainDecoder, SkipMetadata: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
@@ -71,6 +76,49 @@ func compareLines(t *testing.T, got, want string) {
 			t.Errorf("line %d:\n got %s\nwant %s", i+1, a, b)
 			return
 		}
+	}
+}
+
+// TestRecordsThatCannotBeDecodedAreTold has them in the places where Kafka's tool has them, which ends at a record of a
+// coordinator without a key, and at a number of too few bytes.
+func TestRecordsThatCannotBeDecodedAreTold(t *testing.T) {
+	for decoder, want := range map[Decoder][]string{
+		OffsetsDecoder:  {"key: Error at offset 0, skipping.", "key: Error at offset 1, skipping.", "key: Error at offset 2, skipping. the record has no key"},
+		TxnDecoder:      {"key: Error at offset 0, skipping.", "key: Error at offset 1, skipping.", "key: Error at offset 2, skipping. the record has no key"},
+		ShareDecoder:    {"key: Error at offset 0, skipping.", "key: Error at offset 1, skipping.", "key: Error at offset 2, skipping. the record has no key"},
+		MetadataDecoder: {"[] payload: Error at 0, skipping.", "[] payload: Error at 1, skipping.", "[] payload: Error at 2, skipping."},
+		RemoteDecoder:   {"[] payload: Error at offset 0, skipping.", "[] payload: Error at offset 1, skipping.", "[] payload: Error at offset 2, skipping."},
+	} {
+		got, err := dump(t, "string-0/00000000000000000000.log", DumpOptions{Decoder: decoder})
+		if err != nil {
+			t.Errorf("Dump: %v", err)
+		}
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("decoder %d: no %q in\n%s", decoder, w, got)
+			}
+		}
+	}
+	got, err := dump(t, "int-0/00000000000000000000.log", DumpOptions{Decoder: OffsetsDecoder})
+	if err != nil || !strings.Contains(got, "key: Unknown record type 258 at offset 0, skipping.\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	got, err = dump(t, "int-0/00000000000000000000.log", DumpOptions{Decoder: PlainDecoder, Key: DefaultDecoder, Value: LongDecoder})
+	if err != nil || !strings.Contains(got, "key: 01020304 payload: Error: 4 bytes are too few (00000009)\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestDecoderClassesAreNamedWithOrWithoutThePackage(t *testing.T) {
+	for class, want := range map[string]Plain{
+		"StringDecoder": StringDecoder, "org.apache.kafka.tools.api.IntegerDecoder": IntegerDecoder, "LongDecoder": LongDecoder, "DefaultDecoder": DefaultDecoder,
+	} {
+		if got, err := ParsePlain(class); err != nil || got != want {
+			t.Errorf("%s: %d, %v", class, got, err)
+		}
+	}
+	if _, err := ParsePlain("com.example.Decoder"); err == nil || !strings.Contains(err.Error(), "IntegerDecoder") {
+		t.Error(err)
 	}
 }
 
@@ -110,7 +158,7 @@ func TestJSONHasALinePerBatchAndRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(got, `"kind":"batch"`); n != 28 && n == 0 {
+	if n := strings.Count(got, `"kind":"batch"`); n != 27 { // as Kafka counts them in txn-shallow.txt
 		t.Errorf("%d batches", n)
 	}
 	if !strings.Contains(got, `"control":"endTxnMarker: COMMIT coordinatorEpoch: 0"`) || !strings.Contains(got, `"offset":4,`) {
@@ -137,7 +185,7 @@ func FuzzDump(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		for _, decoder := range []Decoder{NoDecoder, MetadataDecoder, OffsetsDecoder, TxnDecoder, ShareDecoder} {
+		for _, decoder := range []Decoder{NoDecoder, MetadataDecoder, OffsetsDecoder, TxnDecoder, ShareDecoder, RemoteDecoder, PlainDecoder} {
 			_ = Dump([]string{"/d/" + names[int(kind)%len(names)]}, DumpOptions{FS: fs, Out: &out, Deep: true, Decoder: decoder})
 		}
 	})

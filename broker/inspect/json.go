@@ -75,9 +75,15 @@ func (d *dumper) recordJSON(b record.Batch, r record.Record) {
 	switch {
 	case b.IsControl():
 		out.Control = controlText(r)[1:]
-	case d.Decoder != NoDecoder && d.Decoder != RawStringDecoder:
-		key, payload := d.decode(r)
-		out.Decoded = map[string]string{"key": key, "payload": payload}
+	case d.Decoder != NoDecoder && (d.Decoder != PlainDecoder || d.Key != StringDecoder || d.Value != StringDecoder):
+		x := d.decode(r)
+		out.Decoded = map[string]string{}
+		if x.key != nil {
+			out.Decoded["key"] = *x.key
+		}
+		if x.payload != nil {
+			out.Decoded["payload"] = *x.payload
+		}
 	}
 	d.emit(out)
 }

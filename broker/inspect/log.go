@@ -185,11 +185,13 @@ func (d *dumper) record(b record.Batch, r record.Record) {
 	case b.IsControl():
 		d.printf("%s", controlText(r))
 	case d.Decoder != NoDecoder:
-		key, payload := d.decode(r)
-		if key != "" {
-			d.printf(" key: %s", key)
+		x := d.decode(r)
+		if x.key != nil {
+			d.printf(" key: %s", *x.key)
 		}
-		d.printf(" payload: %s", payload)
+		if x.payload != nil {
+			d.printf(" payload: %s", *x.payload)
+		}
 	}
 	d.printf("\n")
 }

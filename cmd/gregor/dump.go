@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -17,7 +18,8 @@ type dumpFlags struct {
 	deep, printData, json                bool
 	verifyOnly, sanityOnly, skipMetadata bool
 	offsets, transactions, share         bool
-	metadata                             bool
+	metadata, remote                     bool
+	keyClass, valueClass                 string
 	maxBytes, maxMessageBytes            int64
 }
 
@@ -43,6 +45,9 @@ the metadata log, checkpoints. Findings are printed last, and the exit status is
 	fs.BoolVar(&f.transactions, "transaction-log-decoder", false, "the records are those of __transaction_state")
 	fs.BoolVar(&f.share, "share-group-state-decoder", false, "the records are those of __share_group_state")
 	fs.BoolVar(&f.metadata, "cluster-metadata-decoder", false, "the records are those of __cluster_metadata")
+	fs.BoolVar(&f.remote, "remote-log-metadata-decoder", false, "the records are those of __remote_log_metadata")
+	fs.StringVar(&f.keyClass, "key-decoder-class", "", "what keys are: StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder; implies --print-data-log")
+	fs.StringVar(&f.valueClass, "value-decoder-class", "", "what values are; as above")
 	fs.Int64Var(&f.maxBytes, "max-bytes", 0, "read only so many bytes of each log; 0 for all")
 	fs.Int64Var(&f.maxMessageBytes, "max-message-size", 0, "the largest batch, decompressed; 0 for the default")
 	return c
@@ -53,7 +58,7 @@ func (f *dumpFlags) decoder() (inspect.Decoder, error) {
 	for _, x := range []struct {
 		set bool
 		d   inspect.Decoder
-	}{{f.offsets, inspect.OffsetsDecoder}, {f.transactions, inspect.TxnDecoder}, {f.share, inspect.ShareDecoder}, {f.metadata, inspect.MetadataDecoder}} {
+	}{{f.offsets, inspect.OffsetsDecoder}, {f.transactions, inspect.TxnDecoder}, {f.share, inspect.ShareDecoder}, {f.metadata, inspect.MetadataDecoder}, {f.remote, inspect.RemoteDecoder}} {
 		if x.set {
 			decoder, n = x.d, n+1
 		}
@@ -61,14 +66,33 @@ func (f *dumpFlags) decoder() (inspect.Decoder, error) {
 	if n > 1 {
 		return decoder, errors.New("only one decoder can be used at a time")
 	}
-	if n == 0 && (f.printData || f.skipMetadata) {
-		decoder = inspect.RawStringDecoder
+	if n == 0 && (f.printData || f.skipMetadata || f.keyClass != "" || f.valueClass != "") {
+		decoder = inspect.PlainDecoder
 	}
 	return decoder, nil
 }
 
+// plain returns what keys and values are.
+func (f *dumpFlags) plain() (key, value inspect.Plain, err error) {
+	if f.keyClass != "" {
+		if key, err = inspect.ParsePlain(f.keyClass); err != nil {
+			return key, value, fmt.Errorf("--key-decoder-class: %w", err)
+		}
+	}
+	if f.valueClass != "" {
+		if value, err = inspect.ParsePlain(f.valueClass); err != nil {
+			return key, value, fmt.Errorf("--value-decoder-class: %w", err)
+		}
+	}
+	return key, value, nil
+}
+
 func (f *dumpFlags) run(out io.Writer, args []string) error {
 	decoder, err := f.decoder()
+	if err != nil {
+		return err
+	}
+	key, value, err := f.plain()
 	if err != nil {
 		return err
 	}
@@ -80,7 +104,7 @@ func (f *dumpFlags) run(out io.Writer, args []string) error {
 		return errors.New("no files to dump: name them, or use --files")
 	}
 	err = inspect.Dump(files, inspect.DumpOptions{
-		FS: vfs.Real(), Out: out, Errs: os.Stderr, Deep: f.deep, Decoder: decoder, JSON: f.json, VerifyOnly: f.verifyOnly,
+		FS: vfs.Real(), Out: out, Errs: os.Stderr, Deep: f.deep, Decoder: decoder, Key: key, Value: value, JSON: f.json, VerifyOnly: f.verifyOnly,
 		SanityOnly: f.sanityOnly, SkipMetadata: f.skipMetadata, MaxBytes: f.maxBytes, MaxDecompressedBytes: f.maxMessageBytes,
 	})
 	if errors.Is(err, inspect.ErrProblems) {
