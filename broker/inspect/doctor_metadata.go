@@ -206,8 +206,36 @@ func (d *doctor) describeImage(rep *MetadataReport) {
 		rep.Brokers++
 	}
 	rep.ACLs, rep.Quotas, rep.ScramUsers, rep.Tokens = img.ACLs.Len(), img.ClientQuotas.Len(), img.Scram.Len(), img.DelegationTokens.Len()
-	if rep.ACLs > 0 && d.Config != nil {
-		d.add(Note, rep.Path, "the metadata holds %s; they act when authorizer.class.name is set", plural(rep.ACLs, "access rule"))
+	d.notServed(rep)
+}
+
+// notServed tells of what the metadata holds and this version of Gregor keeps, but does not act on.
+func (d *doctor) notServed(rep *MetadataReport) {
+	if rep.Brokers > 1 {
+		d.add(Broken, rep.Path, "the metadata knows %d brokers, and nothing is replicated between brokers yet: this node would not follow the leaders of its replicas", rep.Brokers)
+	}
+	for _, kept := range []struct {
+		count int
+		what  string
+		so    string
+	}{
+		{rep.ACLs, "access rule", "no request is checked against them"},
+		{rep.Quotas, "quota", "no client is slowed down"},
+		{rep.ScramUsers, "SCRAM credential", "nobody can log in with them"},
+		{rep.Tokens, "delegation token", "nobody can log in with them"},
+	} {
+		if kept.count > 0 {
+			d.add(Suspicious, rep.Path, "the metadata holds %s, which are kept, but not acted on yet: %s", plural(kept.count, kept.what), kept.so)
+		}
+	}
+	for _, kept := range []struct{ topic, so string }{
+		{"__transaction_state", "transactional producers are turned away, and transactions that are open stay so"},
+		{"__share_group_state", "share groups are not served"},
+		{"__remote_log_metadata", "what is in tiered storage is not served"},
+	} {
+		if slices.Contains(rep.InternalTopics, kept.topic) {
+			d.add(Suspicious, rep.Path, "the topic %s is kept, but not acted on yet: %s", kept.topic, kept.so)
+		}
 	}
 }
 

@@ -77,14 +77,20 @@ func TestDoctorSaysWhatKafkasDirectoriesHold(t *testing.T) {
 			"1 broker, 15 topics with 21 partitions, 21 of them here", "Gregor would start and serve everything",
 		}},
 		"kafka40":   {0, []string{"metadata.version 4.0-IV3", "features: group.version=1, metadata.version=25, transaction.version=2", "snapshot none"}},
-		"compacted": {0, []string{"leftover files of deletions or cleanings would be removed", "internal topics: __transaction_state"}},
-		"metadata": {0, []string{
+		"compacted": {1, []string{"leftover files of deletions or cleanings would be removed", "internal topics: __transaction_state"}},
+		"metadata": {1, []string{
 			"kraft.version 1, log end 245, snapshot 00000000000000000243-0000000001.checkpoint", "7 replicas to be deleted",
-			"7 access rules, 7 quotas, 3 SCRAM credentials, 1 delegation token",
+			"7 access rules, 7 quotas, 3 SCRAM credentials, 1 delegation token", "the metadata holds 7 quotas, which are kept, but not acted on yet: no client is slowed down",
 		}},
-		"legacy":         {1, []string{"5 of format 0, 5 of format 1", "warning: /data: the last stop was not clean: 10 logs of 23392 bytes would be read"}},
-		"groups":         {0, []string{"internal topics: __consumer_offsets, __share_group_state"}},
-		"cluster3-node2": {1, []string{"3 brokers, 4 topics with 7 partitions, 7 of them here", "last stop: not clean"}},
+		"legacy": {1, []string{"5 of format 0, 5 of format 1", "warning: /data: the last stop was not clean: 10 logs of 23392 bytes would be read"}},
+		"groups": {1, []string{"internal topics: __consumer_offsets, __share_group_state"}},
+		"transactions": {1, []string{
+			"internal topics: __consumer_offsets, __transaction_state", "the topic __transaction_state is kept, but not acted on yet: transactional producers are turned away",
+		}},
+		"transactions-tv1": {1, []string{"transaction.version=1"}},
+		"cluster3-node1":   {2, []string{"1 replica to be deleted"}},
+		"cluster3-node3":   {2, []string{"log end 422, snapshot 00000000000000000402-0000000005.checkpoint"}},
+		"cluster3-node2":   {2, []string{"the metadata knows 3 brokers, and nothing is replicated", "3 brokers, 4 topics with 7 partitions, 7 of them here", "last stop: not clean"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := kafkasDir(t, name)
