@@ -138,7 +138,7 @@ func (h *fetch) begin(w *fetchWork, r *network.Request) {
 // open finds the session, which is locked then, and lists what is to be read, in the session's order: what the client
 // asks of anew and what may have changed since the last answer.
 func (h *fetch) open(w *fetchWork, now time.Time) (*fetchSession, error) {
-	s, incremental, err := h.sessions.open(&w.req, w.topicName, now)
+	s, incremental, err := h.sessions.open(&w.req, w.topicName, now, w.r.Conn)
 	if err != nil {
 		return nil, err
 	}
@@ -299,8 +299,8 @@ func (x *fetchRead) release() {
 	x.bytes = 0
 }
 
-// park waits until the answer is due, the time is over, or the client comes with the session's next fetch. Only what
-// has changed meanwhile is read again.
+// park waits until the answer is due, the time is over, or the client comes with the session's next fetch on another
+// connection. Only what has changed meanwhile is read again.
 func (h *fetch) park(ctx context.Context, w *fetchWork, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -78,7 +79,7 @@ func (n *hotNode) session(id int32) *fetchSession {
 // pendingIn is how many partitions the session's next fetch looks at, as far as is known when none is under way.
 func (n *hotNode) pendingIn(id int32) int {
 	s := n.session(id)
-	s.acquire()
+	s.acquire(nil)
 	defer s.mu.Unlock()
 	return len(s.takePending())
 }
@@ -186,6 +187,29 @@ func TestNextFetchOfASessionEndsTheWaitOfTheOneBefore(t *testing.T) {
 	}
 	first.mustProduce(2)
 	second.checkFetch(hotFetch(id, 3, 60_000), "2:0-1+data ")
+}
+
+func TestEndOfASessionWaitsForTheFetchBeforeItOnItsConnection(t *testing.T) {
+	const waitMillis = 200
+	n := newHotNode(t, vfs.NewMem(), "/d", 3)
+	c := n.dial(t)
+	id := sessionOf(t, c, 3)
+	began := time.Now()
+	frames := append(hotFrame(hotFetch(id, 1, waitMillis)), hotFrame(hotFetch(id, -1, 0))...)
+	if _, err := c.Write(frames); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := mentioned(c.parseFetch(c.receive())); got != "" {
+			t.Errorf("a fetch mentions %q", got)
+		}
+		if took := time.Since(began); took < waitMillis*time.Millisecond {
+			t.Errorf("answered after %v, not after the %d ms that it was to wait", took, waitMillis)
+		}
+	}
+	if got := n.waiting(3); got != 0 {
+		t.Errorf("%d subscriptions after the session's end", got)
+	}
 }
 
 func TestEndedSessionsLeaveNothingBehind(t *testing.T) {

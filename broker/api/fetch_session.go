@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"gregor/broker/network"
 	"gregor/broker/replica"
 	"gregor/kraft/image"
 	"gregor/protocol"
@@ -71,7 +72,7 @@ type fetchSession struct {
 	waiter   *replica.Waiter
 
 	// mu is held by a fetch from its start to its answer, also while it waits, and guards what follows. Who wants it
-	// takes it by acquire, which makes a waiting fetch answer at once.
+	// takes it by acquire.
 	mu        sync.Mutex
 	ended     bool
 	targets   map[targetKey]*fetchTarget
@@ -81,7 +82,8 @@ type fetchSession struct {
 	bound     storage.Bound // of the last fetch,
 	topics    *image.Topics // and what it knew of the cluster
 
-	arriving  atomic.Int32 // who waits for mu
+	holder    atomic.Pointer[network.Conn] // of the fetch that took mu last
+	arriving  atomic.Int32                 // who waits for mu and has its holder answer
 	overtaken chan struct{}
 
 	// Guarded by sessions.mu.
@@ -97,9 +99,17 @@ func newFetchSession(byID, follower bool) *fetchSession {
 	}
 }
 
-// acquire locks the session.
-func (f *fetchSession) acquire() {
+// acquire locks the session for a request of a connection, nil for none. A fetch that waits on another connection
+// answers at once: its client may be gone. One of the same connection is waited for. Kafka does not look at a request
+// before the one before it on its connection is answered, so that closing a consumer takes what is left of
+// fetch.max.wait.ms.
+func (f *fetchSession) acquire(conn *network.Conn) {
+	defer f.holder.Store(conn)
 	if f.mu.TryLock() {
+		return
+	}
+	if conn != nil && f.holder.Load() == conn {
+		f.mu.Lock()
 		return
 	}
 	f.arriving.Add(1)
@@ -111,9 +121,9 @@ func (f *fetchSession) acquire() {
 	f.arriving.Add(-1)
 }
 
-// end makes the session's subscriptions go. Nobody finds the session any more.
-func (f *fetchSession) end() {
-	f.acquire()
+// end makes the session's subscriptions go, for a request of a connection. Nobody finds the session any more.
+func (f *fetchSession) end(conn *network.Conn) {
+	f.acquire(conn)
 	defer f.mu.Unlock()
 	f.ended = true
 	for _, t := range f.targets {
@@ -209,13 +219,13 @@ func (s *sessions) next(q *protocol.FetchRequest, now time.Time) (*fetchSession,
 }
 
 // remove ends a session, if there is one of that id.
-func (s *sessions) remove(id int32) {
+func (s *sessions) remove(id int32, conn *network.Conn) {
 	s.mu.Lock()
 	f := s.byID[id]
 	delete(s.byID, id)
 	s.mu.Unlock()
 	if f != nil {
-		f.end()
+		f.end(conn)
 	}
 }
 
@@ -245,7 +255,7 @@ func (s *sessions) create(f *fetchSession, now time.Time) bool {
 	s.byID[f.id] = f
 	s.mu.Unlock()
 	if victim != nil {
-		victim.end()
+		victim.end(nil)
 	}
 	return true
 }
@@ -357,17 +367,17 @@ func nextEpoch(e int32) int32 {
 // A request of epoch 0 asks for a new session (and ends the one that it names), epoch -1 ends it, any other goes
 // on with it: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH and FETCH_SESSION_TOPIC_ID_ERROR are errors
 // of the whole request.
-func (s *sessions) open(q *protocol.FetchRequest, name func(protocol.UUID) string, now time.Time) (f *fetchSession, incremental bool, err error) {
+func (s *sessions) open(q *protocol.FetchRequest, name func(protocol.UUID) string, now time.Time, conn *network.Conn) (f *fetchSession, incremental bool, err error) {
 	if q.SessionEpoch == initialSessionEpoch || q.SessionEpoch == finalSessionEpoch {
 		if q.SessionID != noSession {
-			s.remove(q.SessionID)
+			s.remove(q.SessionID, conn)
 		}
 		if q.SessionEpoch == finalSessionEpoch || q.Version < 7 {
 			return nil, false, nil
 		}
 		f = newFetchSession(q.Version >= 13, q.ReplicaID >= 0)
 		f.set(q, name)
-		f.mu.Lock()
+		f.acquire(conn)
 		if len(f.targets) == 0 || !s.create(f, now) {
 			return nil, false, nil
 		}
@@ -376,7 +386,7 @@ func (s *sessions) open(q *protocol.FetchRequest, name func(protocol.UUID) strin
 	if f, err = s.next(q, now); err != nil {
 		return nil, false, err
 	}
-	f.acquire()
+	f.acquire(conn)
 	if f.ended {
 		f.mu.Unlock()
 		return nil, false, kerr.FetchSessionIDNotFound

@@ -32,7 +32,7 @@ func topicT(protocol.UUID) string { return "t" }
 // open opens a session and gives its lock back.
 func open(t *testing.T, s *sessions, q *protocol.FetchRequest, now time.Time) (*fetchSession, bool, error) {
 	t.Helper()
-	f, incremental, err := s.open(q, topicT, now)
+	f, incremental, err := s.open(q, topicT, now, nil)
 	if f != nil {
 		f.mu.Unlock()
 	}
