@@ -192,7 +192,10 @@ func TestFailedSyncOfTheVolumeAtCreationTakesTheDirectoryOffline(t *testing.T) {
 	format(t, mem, "/d1")
 	m := manyLogs(t, vfs.NewErr(mem, vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpSyncAll))))
 	m.batchFrom = 1
-	createLog(t, m, "t", 0, [16]byte{})
+	// The sync fails in the background: before the creation has come to its end, or after it.
+	if _, err := m.CreateLog("t", 0, topicIDOf("t"), testConfig(), [16]byte{}); err != nil {
+		mustBe(t, err, ErrStorage, "input/output error")
+	}
 	m.waitTopicIDs()
 	mustBe(t, m.Dirs()[0].Err, ErrStorage, "input/output error")
 }
