@@ -1,3 +1,5 @@
+// Package powercut cuts the power under a broker: its log directory is a file system of its own in a file, which an ioctl
+// stops at once, so that what was not synced is lost as in a power cut. Then it is mounted again.
 package powercut
 
 import (
@@ -16,6 +18,8 @@ import (
 	"gregor/compat-tests/wire"
 )
 
+func TestMain(m *testing.M) { harness.Main(m) }
+
 // cuts is how often the power goes.
 const cuts = 3
 
@@ -28,8 +32,8 @@ var quick = harness.Properties{"broker.session.timeout.ms": "2000", "broker.hear
 func TestPowerCutLosesNothingThatWasSynced(t *testing.T) {
 	for _, kind := range []string{"ext4", "xfs"} {
 		t.Run(kind, func(t *testing.T) {
-			d := newDisk(t, kind)
-			n := harness.New(t, harness.Gregor, harness.Options{Properties: quick, LogDir: filepath.Join(d.path, "data")})
+			d := harness.NewDisk(t, kind)
+			n := harness.New(t, harness.Gregor, harness.Options{Properties: quick, LogDir: filepath.Join(d.Path, "data")})
 			n.Start(t)
 			topics := map[string]wire.Topic{
 				"synced": wire.CreateTopic(t, n, "synced", 1, "flush.messages", "1"),
@@ -43,8 +47,8 @@ func TestPowerCutLosesNothingThatWasSynced(t *testing.T) {
 				topics[name] = wire.CreateTopic(t, n, name, 2)
 				load(t, n, d, acked, cut)
 				n.Kill(t)
-				d.unmount()
-				d.mount()
+				d.Unmount()
+				d.Mount()
 				n.Start(t)
 				for name, topic := range topics {
 					wire.AwaitLeaders(t, n, name, int32(1+strings.Count(name, "before")))
@@ -73,7 +77,7 @@ func TestPowerCutLosesNothingThatWasSynced(t *testing.T) {
 
 // load produces to the topics until the power goes, and counts what is acknowledged. Each value is its number, so
 // that a hole or a change shows.
-func load(t *testing.T, n *harness.Node, d *disk, acked map[string]int, cut int) {
+func load(t *testing.T, n *harness.Node, d *harness.Disk, acked map[string]int, cut int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -102,7 +106,7 @@ func load(t *testing.T, n *harness.Node, d *disk, acked map[string]int, cut int)
 		})
 	}
 	<-time.After(time.Duration(700+300*cut) * time.Millisecond)
-	d.cutPower()
+	d.Shutdown()
 	cancel()
 	wg.Wait()
 }
