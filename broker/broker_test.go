@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
@@ -43,15 +44,17 @@ func newTestNode(t *testing.T, overrides ...string) *testNode {
 	return n
 }
 
-// freePorts returns a port that is free together with the next one.
+// freePorts returns a port that is free together with the next one. They lie below the range from which systems take the
+// ports of outgoing connections, so that none is taken between this call and the start of a broker.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	for range 50 {
-		a, err := net.Listen("tcp", "127.0.0.1:0")
+	const lowest, count = 12000, 20000
+	for range 1000 {
+		port := lowest + rand.IntN(count)
+		a, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := a.Addr().(*net.TCPAddr).Port
 		b, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
 		_ = a.Close()
 		if err == nil {
