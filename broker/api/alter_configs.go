@@ -56,15 +56,19 @@ func (a *alteration) applied(current map[string]string) map[string]string {
 	return next
 }
 
-func (a *alteration) same(b *alteration) bool { return a.kind == b.kind && a.name == b.name }
-
 // check returns the error of each resource; nil where the controller decides.
 func (h *alterConfigs) check(all []alteration) []error {
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	times := make(map[resource]int, len(all))
+	for _, a := range all {
+		times[resource{a.kind, a.name}]++
+	}
 	errs := make([]error, len(all))
-	for i := range errs {
-		twice := slices.IndexFunc(all, func(o alteration) bool { return o.same(&all[i]) }) != i ||
-			slices.ContainsFunc(all[i+1:], func(o alteration) bool { return o.same(&all[i]) })
-		if twice {
+	for i, a := range all {
+		if times[resource{a.kind, a.name}] > 1 {
 			errs[i] = invalid("Each resource must appear at most once.")
 		} else {
 			errs[i] = h.checkOne(&all[i])

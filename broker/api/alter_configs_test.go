@@ -1,8 +1,10 @@
 package api
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -67,5 +69,22 @@ func TestAlterationAppliesToWhatIsSet(t *testing.T) {
 	a.replaces = true
 	if got := a.applied(current); len(got) != 1 || got["c"] != "3" || len(current) != 2 {
 		t.Errorf("replacing: %v, and now %v is set", got, current)
+	}
+}
+
+// A request of a few megabytes may name more resources than can be compared each with each.
+func TestResourcesAreNotComparedEachWithEach(t *testing.T) {
+	all := make([]alteration, 30_000)
+	for i := range all {
+		all[i] = alteration{kind: kmsg.ConfigResourceTypeTopic, name: strconv.Itoa(i)}
+	}
+	began := time.Now()
+	for _, err := range (&alterConfigs{}).check(all) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the check of %d resources took %v", len(all), took)
 	}
 }
