@@ -33,9 +33,9 @@ func (c *Config) CheckAlteration(defaults, own map[string]string) error {
 		is, will := c.number(name), next.number(name)
 		switch {
 		case will < is/2:
-			return fmt.Errorf("Dynamic thread count update validation failed for %s=%d, value should be at least half the current value %d", name, will, is) //nolint:staticcheck // Kafka\'s words, which its tools show
+			return fmt.Errorf("Dynamic thread count update validation failed for %s=%d, value should be at least half the current value %d", name, will, is) //nolint:staticcheck // Kafka's words, which its tools show
 		case will > is*2:
-			return fmt.Errorf("Dynamic thread count update validation failed for %s=%d, value should not be greater than double the current value %d", name, will, is) //nolint:staticcheck // Kafka\'s words, which its tools show
+			return fmt.Errorf("Dynamic thread count update validation failed for %s=%d, value should not be greater than double the current value %d", name, will, is) //nolint:staticcheck // Kafka's words, which its tools show
 		}
 	}
 	return nil
