@@ -346,13 +346,12 @@ func (b *Broker) awaited() string {
 	return "the controller to unfence this broker"
 }
 
-// awaitUnfencedImage waits until this broker's own image says that it serves, and all its parts have taken that over: a
+// awaitUnfencedImage waits until all parts of this broker have taken over an image that says that it serves: a
 // client's first Metadata must list it, and its first produce find the leaders that it lists.
 func (b *Broker) awaitUnfencedImage(ctx context.Context) error {
 	for {
-		offset, moved := b.settled.load() // before the image: what comes later closes moved
-		img := b.node.Image()
-		if img.Cluster.Alive(b.cfg.Node.ID) && offset >= img.Provenance.Offset {
+		img, moved := b.settled.load()
+		if img.Cluster.Alive(b.cfg.Node.ID) {
 			return nil
 		}
 		select {

@@ -141,8 +141,8 @@ func (b *Broker) replicaDamaged(r storage.DamagedReplica) {
 // ready tells whether this node has taken over its replicas, and the controller knows where they are: only then can it
 // be asked for. A replica whose directory was lost, and is found again, could not be elected at the unfencing otherwise.
 func (b *Broker) ready() bool {
-	offset, _ := b.settled.load()
-	return offset >= b.lifecycle.Epoch() && b.placement.idle()
+	img, _ := b.settled.load()
+	return img.Provenance.Offset >= b.lifecycle.Epoch() && b.placement.idle()
 }
 
 // offlineDirs are the ids of directories that failed.

@@ -16,12 +16,12 @@ const settleLimit = time.Second
 // settled is the last of the publishers: it knows up to where all parts of this node have taken the metadata over. In
 // particular, the partitions that the image gives to this broker are led by it.
 type settled struct {
-	mu     sync.Mutex
-	offset int64         // of the last record taken over
-	moved  chan struct{} // closed at the next publication
+	mu    sync.Mutex
+	image *image.Image  // the last one taken over
+	moved chan struct{} // closed at the next publication
 }
 
-func newSettled() *settled { return &settled{offset: -1, moved: make(chan struct{})} }
+func newSettled() *settled { return &settled{image: image.Empty(), moved: make(chan struct{})} }
 
 // Name implements image.Publisher.
 func (s *settled) Name() string { return "settled" }
@@ -30,15 +30,15 @@ func (s *settled) Name() string { return "settled" }
 func (s *settled) Publish(_ *image.Delta, img *image.Image, _ image.Manifest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offset = img.Provenance.Offset
+	s.image = img
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
 
-func (s *settled) load() (offset int64, moved <-chan struct{}) {
+func (s *settled) load() (img *image.Image, moved <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.offset, s.moved
+	return s.image, s.moved
 }
 
 // settle waits until this node has taken over what its quorum has committed. An answer of the controller comes by another
@@ -50,8 +50,8 @@ func (b *Broker) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	for {
-		offset, moved := b.settled.load()
-		if offset+1 >= committed {
+		img, moved := b.settled.load()
+		if img.Provenance.Offset+1 >= committed {
 			return
 		}
 		select {
