@@ -24,19 +24,18 @@ func main() {
 		return
 	case errors.As(err, &status):
 		os.Exit(int(status))
-	case !errors.Is(err, errSilent):
-		fmt.Fprintln(os.Stderr, "gregor: "+strings.ReplaceAll(err.Error(), "\n", "\ngregor: "))
 	}
+	fmt.Fprintln(os.Stderr, "gregor: "+strings.ReplaceAll(err.Error(), "\n", "\ngregor: "))
 	os.Exit(1)
 }
 
-// errStatus ends with a status of its own when everything has been said already.
+// errStatus is the status to end with when everything has been said already.
 type errStatus int
 
 func (e errStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// errSilent ends with status 1 when everything has been said already.
-var errSilent = errors.New("failed")
+// errSilent is a failure that has been told already.
+const errSilent = errStatus(1)
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -137,8 +137,10 @@ func formatDouble(v float64) string {
 	switch {
 	case math.IsNaN(v):
 		return "NaN"
-	case math.IsInf(v, 0):
-		return map[bool]string{true: "Infinity", false: "-Infinity"}[v > 0]
+	case math.IsInf(v, 1):
+		return "Infinity"
+	case math.IsInf(v, -1):
+		return "-Infinity"
 	}
 	if a := math.Abs(v); v != 0 && (a >= 1e7 || a < 1e-3) {
 		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'E', -1, 64), "E")
