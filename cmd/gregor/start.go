@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -201,11 +202,16 @@ func tuneStart() *time.Timer {
 }
 
 // tuneRuntime makes the heap small rather than the collector idle, unless the operator said otherwise: a broker
-// allocates little per request, and its memory is the page cache's to use. What only the start needed is given back.
+// allocates little per request, and its memory is the page cache's to use. What only the start needed is given back. A
+// long start is tuned for twice: while it lasts, and when it is over.
 func tuneRuntime() {
 	if tunesItself() {
-		debug.SetGCPercent(50)
-		ballast = make([]byte, ballastBytes)
+		tuneCollector()
 	}
 	debug.FreeOSMemory()
 }
+
+var tuneCollector = sync.OnceFunc(func() {
+	debug.SetGCPercent(50)
+	ballast = make([]byte, ballastBytes)
+})
