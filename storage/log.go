@@ -54,6 +54,7 @@ type writer struct {
 	unsealed     []int64 // bases of segments that are sealed but not yet synced whole, ascending
 	trash        trash
 	flushTimer   *time.Timer // of flush.ms, while armed
+	following    int32       // the newest leader epoch in which another broker leads
 	remoteEnd    int64       // last offset that tiered storage holds
 	cleanedTo    int64       // where the next cleaning starts
 	closed       bool
@@ -297,6 +298,14 @@ func (l *Log) AssignEpochStart(epoch int32, offset int64) error {
 	}
 	l.publish()
 	return nil
+}
+
+// Follow notes that another broker leads in an epoch: what this one was about to append in an older epoch is refused from
+// now on (ErrOldLeaderEpoch).
+func (l *Log) Follow(leaderEpoch int32) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.w.following = max(l.w.following, leaderEpoch)
 }
 
 // LatestEpoch returns the newest leader epoch; ok is false when there is none.

@@ -81,7 +81,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 	if err := l.usable(); err != nil {
 		return none, err
 	}
-	if newest := l.epochs.latest(); leaderEpoch < newest {
+	if newest := max(l.epochs.latest(), l.w.following); leaderEpoch < newest {
 		return none, fmt.Errorf("%w: %d, the log is in %d", ErrOldLeaderEpoch, leaderEpoch, newest)
 	}
 	w := &l.w

@@ -118,6 +118,8 @@ func (p *Partition) apply(a Assignment) error {
 			}
 		}
 		p.trackFollowers(a.Replicas)
+	} else if newEpoch {
+		p.log.Follow(a.LeaderEpoch)
 	}
 	p.role.Store(next)
 	if newEpoch {

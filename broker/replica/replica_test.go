@@ -206,8 +206,9 @@ func TestHighWatermarkStandsStillBelowMinISR(t *testing.T) {
 	}
 }
 
-// An append that began in a role which is over by now must not commit anything in the new one.
-func TestAppendThatARoleChangeOvertakesCommitsNothing(t *testing.T) {
+// An append that began in a role which is over by now must not write into the log of a follower: the fetches that its
+// records are to be equal by begin at its end.
+func TestAppendThatARoleChangeOvertakesIsRefused(t *testing.T) {
 	p := newTestPartition(t, nil)
 	a := Assignment{Leader: 1, LeaderEpoch: 1, PartitionEpoch: 1, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}
 	mustApply(t, p, a)
@@ -215,12 +216,16 @@ func TestAppendThatARoleChangeOvertakesCommitsNothing(t *testing.T) {
 	follower := a
 	follower.Leader, follower.LeaderEpoch, follower.PartitionEpoch = 2, 2, 2
 	mustApply(t, p, follower)
-	if _, err := p.appendIn(old, batch(t, "x"), false, storage.AppendOptions{LogAppendTimeMillis: -1}); err != nil {
-		t.Fatal(err)
+	if _, err := p.appendIn(old, batch(t, "x"), false, storage.AppendOptions{LogAppendTimeMillis: -1}); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("appended in epoch 1 while another broker leads in epoch 2: %v", err)
 	}
-	if hw := p.State().HighWatermark; hw != 0 {
-		t.Errorf("a follower raised its high watermark to %d by itself", hw)
+	if st := p.State(); st.HighWatermark != 0 || st.LogEndOffset != 0 {
+		t.Errorf("the follower's log ends at %d, high watermark %d", st.LogEndOffset, st.HighWatermark)
 	}
+	again := a
+	again.LeaderEpoch, again.PartitionEpoch = 3, 3
+	mustApply(t, p, again)
+	appendOne(t, p, false, "y")
 }
 
 // Neither may it write into the log of the new epoch: followers would take its records for those of the older one.
