@@ -54,7 +54,7 @@ type writer struct {
 	unsealed     []int64 // bases of segments that are sealed but not yet synced whole, ascending
 	trash        trash
 	flushTimer   *time.Timer // of flush.ms, while armed
-	following    int32       // the newest leader epoch in which another broker leads
+	following    int32       // the newest leader epoch in which another broker leads, -1 at first
 	remoteEnd    int64       // last offset that tiered storage holds
 	cleanedTo    int64       // where the next cleaning starts
 	closed       bool

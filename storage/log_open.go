@@ -37,7 +37,7 @@ func OpenLog(o LogOptions) (*Log, error) {
 	}
 	l := &Log{opts: o, fs: o.Files.FS(), log: o.Logger}
 	l.config.Store(&o.Config)
-	l.w.dir, l.w.remoteEnd = o.Dir, noRemoteEnd
+	l.w.dir, l.w.remoteEnd, l.w.following = o.Dir, noRemoteEnd, -1
 	l.w.jitterMillis = rollJitter(o.Config)
 	l.flush.fs, l.flush.dir = l.fs, o.Dir
 	l.bg.workers = o.Workers
