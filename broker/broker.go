@@ -182,7 +182,7 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 	b.settled = newSettled()
 	b.controllers.settle = b.settle
 	b.dynamic.changed = append(b.dynamic.changed, func(c *config.Config) {
-		b.network.SetLimits(connectionLimits(c))
+		b.network.SetLimits(connectionLimits(c, b.log))
 		b.manager.SetCleaner(cleanerConfig(c))
 	})
 	b.groups = groupcoord.New(groupcoord.Options{

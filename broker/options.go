@@ -218,17 +218,20 @@ func networkOptions(o *Options) network.Options {
 	s := o.Config.Sockets
 	return network.Options{
 		Logger: o.Logger, MaxRequestBytes: s.RequestMaxBytes, MaxQueuedBytes: s.QueuedMaxBytes, IdleTimeout: millis(s.IdleMaxMillis),
-		SendBufferBytes: int(s.SendBufferBytes), ReceiveBufferBytes: int(s.ReceiveBufferBytes), Limits: connectionLimits(o.Config),
+		SendBufferBytes: int(s.SendBufferBytes), ReceiveBufferBytes: int(s.ReceiveBufferBytes), Limits: connectionLimits(o.Config, o.Logger),
 	}
 }
 
-func connectionLimits(c *config.Config) network.Limits {
+// connectionLimits are the bounds of connections. A host of max.connections.per.ip.overrides whose name is not known has
+// the limit of all others, and is warned of.
+func connectionLimits(c *config.Config, log *slog.Logger) network.Limits {
 	s := c.Sockets
 	l := network.Limits{MaxConnections: int(s.MaxConnections), MaxConnectionsPerIP: int(s.MaxConnectionsPerIP), MaxConnectionsPerSecond: int(s.MaxCreationRate)}
 	l.MaxConnectionsPerIPOverrides = map[netip.Addr]int{}
 	for host, n := range s.ConnectionsPerHost {
 		found, err := net.LookupHost(host) // an address is its own
 		if err != nil {
+			log.Warn("the limit of connections of a host is not kept", "key", "max.connections.per.ip.overrides", "host", host, "error", err)
 			continue
 		}
 		for _, a := range found {
