@@ -173,7 +173,7 @@ func (b *Broker) buildBroker(deps *api.Deps) {
 	b.lifecycle = newLifecycle()
 	b.placement = newAssignments(b.controllers, b.cfg.Node.ID, b.lifecycle.Epoch, b.log)
 	b.replicas = replica.NewManager(replica.Options{
-		NodeID: b.cfg.Node.ID, Logs: b.manager, Logger: b.log, Placed: b.placement.placed,
+		NodeID: b.cfg.Node.ID, Logs: b.manager, Logger: b.log, Placed: b.placed,
 		TopicConfig: func(overrides map[string]string) (storage.LogConfig, error) {
 			return topicConfig(b.dynamic.Config(), overrides)
 		},

@@ -32,7 +32,9 @@ type testNode struct {
 	dir     string
 	port    int
 	options []string
-	fs      vfs.FS // vfs.Real when nil
+	fs      vfs.FS    // vfs.Real when nil
+	log     io.Writer // nowhere when nil; may be read when the node has stopped
+	release string    // the one to format with, which needs controller.quorum.voters
 	broker  *Broker
 	stopped bool
 }
@@ -84,11 +86,16 @@ func (n *testNode) open(ctx context.Context) (*Broker, error) {
 	if fsys == nil {
 		fsys = vfs.Real()
 	}
+	log := slog.New(slog.DiscardHandler)
+	if n.log != nil {
+		log = slog.New(slog.NewTextHandler(n.log, nil))
+	}
 	return Start(ctx, Options{
-		Config: c, FS: fsys, Logger: slog.New(slog.DiscardHandler), Version: "test", FormatOutput: io.Discard,
+		Config: c, FS: fsys, Logger: log, Version: "test", FormatOutput: io.Discard,
 		Format: &kraft.Formatter{
 			FS: vfs.Real(), NodeID: c.Node.ID, ClusterID: protocol.RandomUUID().String(), LogDirs: c.Storage.Dirs, MetadataDir: c.Storage.Dirs[0],
-			Controller: true, ListenerName: "CONTROLLER", Standalone: true, Now: time.Now,
+			Controller: true, ListenerName: "CONTROLLER", Standalone: n.release == "", HasStaticVoters: n.release != "", Now: time.Now,
+			ReleaseVersion:       n.release,
 			AdvertisedController: quorum.Endpoint{Name: "CONTROLLER", Host: "127.0.0.1", Port: uint16(n.port + 1)},
 		},
 	})
@@ -333,6 +340,26 @@ func TestPortInUseIsSaid(t *testing.T) {
 	second := &testNode{t: t, dir: t.TempDir(), port: n.port}
 	if _, err := second.open(timeout(t)); err == nil || !strings.Contains(err.Error(), "cannot listen on PLAINTEXT://127.0.0.1") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Before metadata.version 3.7-IV2 the cluster keeps no directories, and refuses to be told of them.
+func TestDirectoriesAreNotToldToAClusterThatDoesNotKnowThem(t *testing.T) {
+	var log strings.Builder
+	n := &testNode{t: t, dir: t.TempDir(), port: freePorts(t), log: &log, release: "3.6"}
+	n.options = []string{
+		"log.dirs=" + filepath.Join(n.dir, "a") + "," + filepath.Join(n.dir, "b"), fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", n.port+1),
+	}
+	n.start()
+	n.createTopic(n.client(), "t", 6, nil)
+	for i := range int32(6) {
+		if err := n.client(kgo.RecordPartitioner(kgo.ManualPartitioner())).ProduceSync(timeout(t), &kgo.Record{Topic: "t", Partition: i, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Error(err)
+		}
+	}
+	n.stop()
+	if got := log.String(); strings.Contains(got, "level=WARN") || !strings.Contains(got, "Gregor starts") {
+		t.Errorf("the log:\n%s", got)
 	}
 }
 

@@ -135,7 +135,14 @@ func (b *Broker) replicaDamaged(r storage.DamagedReplica) {
 		}
 		id = topic.ID
 	}
-	b.placement.placed(id, image.TopicPartition{Topic: r.Topic, Partition: r.Partition}, protocol.DirectoryLost)
+	b.placed(id, image.TopicPartition{Topic: r.Topic, Partition: r.Partition}, protocol.DirectoryLost)
+}
+
+// placed has the controller told where a replica is, unless the cluster's metadata.version knows no directories.
+func (b *Broker) placed(topic protocol.UUID, p image.TopicPartition, directory protocol.UUID) {
+	if b.node.Image().MetadataVersion().SupportsDirectories() {
+		b.placement.placed(topic, p, directory)
+	}
 }
 
 // ready tells whether this node has taken over its replicas, and the controller knows where they are: only then can it
