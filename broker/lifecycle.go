@@ -220,7 +220,8 @@ func (l *lifecycle) heartbeat(ctx context.Context) (again bool, err error) {
 	if x.ShouldShutdown {
 		closeOnce(l.released)
 	}
-	return x.IsFenced && !stopping || stopping && !x.ShouldShutdown, nil
+	// Who asks to be fenced is woken when it need not be any more: to load the logs may take minutes.
+	return x.IsFenced && !req.WantFence && !stopping || stopping && !x.ShouldShutdown, nil
 }
 
 // closeOnce closes a channel that only run closes.

@@ -204,6 +204,30 @@ func TestBrokerThatServesDoesNotAskToBeFencedForNewsOfItsReplicas(t *testing.T) 
 	}
 }
 
+func TestBrokerThatIsNotReadyWaitsToBeWoken(t *testing.T) {
+	var img image.Cell
+	img.Store(imageAt(100))
+	var ready atomic.Bool
+	f := &fakeController{}
+	f.answer = func(req kmsg.Request, _ int) kmsg.Response {
+		if r, ok := req.(*kmsg.BrokerHeartbeatRequest); ok {
+			return beat(r.WantFence, 0)
+		}
+		return registered(42, 0)
+	}
+	l := newTestLifecycle(t, f, &img)
+	l.cfg.Node.HeartbeatMillis = 60_000
+	l.ready = ready.Load
+	time.AfterFunc(20*retryBackoff, func() {
+		ready.Store(true)
+		l.wake()
+	})
+	runUntil(t, l, l.unfenced)
+	if n := len(requests[*kmsg.BrokerHeartbeatRequest](f)); n != 2 {
+		t.Errorf("%d heartbeats while it was not ready", n-1)
+	}
+}
+
 func TestRegistrationIsRetriedWhileAnEarlierSessionLastsAndWhileControllersChange(t *testing.T) {
 	var img image.Cell
 	img.Store(imageAt(50))
