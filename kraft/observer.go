@@ -24,7 +24,7 @@ const (
 	observerMaxBytes        = 8 << 20
 	// observerIdle is how often a voter looks whether it has become an observer.
 	observerIdle = 200 * time.Millisecond
-	// observerGrace is how long all controllers may be silent before a line says so; an election takes less.
+	// observerGrace is how long no controller may be of use before a line says so; an election takes less.
 	observerGrace = 3 * time.Second
 )
 
@@ -48,7 +48,7 @@ type observer struct {
 	mu    sync.Mutex
 	known map[int32]Endpoint // addresses that answers named
 
-	silence outage.Outage // of the controllers
+	trouble outage.Outage // with all controllers: silent, or none knows a leader
 
 	round  int             // which of the servers to try next while no leader is known
 	ctx    context.Context //nolint:containedctx // ends the goroutine at close
@@ -59,7 +59,7 @@ type observer struct {
 func newObserver(o *Options, log followedLog) *observer {
 	b := &observer{
 		o: o, log: log, logger: o.Logger, known: make(map[int32]Endpoint), done: make(chan struct{}),
-		silence: outage.Outage{Grace: observerGrace},
+		trouble: outage.Outage{Grace: observerGrace},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
@@ -103,9 +103,9 @@ func (b *observer) run() {
 		}
 		if err := b.fetch(to, state); err != nil && b.ctx.Err() == nil {
 			b.round++
-			b.fails(net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), err)
-		} else if say, lasted := b.silence.Ends(time.Now()); say && b.ctx.Err() == nil {
-			b.logger.Info("metadata quorum: a controller answers", "controller", to.Host+":"+strconv.Itoa(int(to.Port)), "after", lasted.Round(time.Millisecond).String())
+			b.fails(address(to), err)
+		} else if say, lasted := b.trouble.Ends(time.Now()); say && b.ctx.Err() == nil {
+			b.logger.Info("metadata quorum: a controller is of use", "controller", address(to), "after", lasted.Round(time.Millisecond).String())
 		}
 		if b.log.Err() != nil {
 			return
@@ -113,13 +113,15 @@ func (b *observer) run() {
 	}
 }
 
+func address(e Endpoint) string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
+
 // errNoAddress is why nothing can be asked of a quorum.
 var errNoAddress = errors.New("the address of no controller is known: set controller.quorum.bootstrap.servers or controller.quorum.voters")
 
 // fails notes a failed round and waits before the next.
 func (b *observer) fails(controller string, err error) {
-	if say, lasted := b.silence.Fails(time.Now()); say {
-		b.logger.Warn("metadata quorum: no controller answers, trying on", "for", lasted.Round(time.Second).String(), "controller", controller, "error", err)
+	if say, lasted := b.trouble.Fails(time.Now()); say {
+		b.logger.Warn("metadata quorum: no controller is of use, trying on", "for", lasted.Round(time.Second).String(), "controller", controller, "error", err)
 	}
 	b.pause(b.o.Quorum.RetryBackoff)
 }
