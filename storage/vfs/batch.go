@@ -17,7 +17,18 @@ func NewBatch(fsys FS) *Batch { return &Batch{fs: fsys} }
 
 // Replace writes NAME.tmp. Nobody else may replace the file before Commit.
 func (b *Batch) Replace(name string, contents []byte) error {
-	f, err := b.fs.Create(name + ".tmp")
+	if err := writeUnsynced(b.fs, name+".tmp", contents); err != nil {
+		removeIfFull(b.fs, name+".tmp", err)
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.names = append(b.names, name)
+	return nil
+}
+
+func writeUnsynced(fsys FS, name string, contents []byte) error {
+	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
@@ -27,13 +38,15 @@ func (b *Batch) Replace(name string, contents []byte) error {
 			return err
 		}
 	}
-	if err := f.Close(); err != nil {
-		return err
+	return f.Close()
+}
+
+// Discard gives the batch up, instead of Commit or after it has failed: the files that do not have their names yet go.
+func (b *Batch) Discard() {
+	for _, name := range b.names {
+		_ = b.fs.Remove(name + ".tmp")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.names = append(b.names, name)
-	return nil
+	b.names = nil
 }
 
 // Commit makes durable what was written to the volume, these files under their names included.

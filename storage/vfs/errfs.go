@@ -271,7 +271,7 @@ func (e *errFS) SetModTime(name string, t time.Time) error {
 
 func (e *errFS) SyncDir(dir string) error {
 	if err := e.inject(Op{Kind: OpSyncDir, Name: dir}); err != nil {
-		return err
+		return syncFailed(err)
 	}
 	return e.inner.SyncDir(dir)
 }
@@ -292,7 +292,7 @@ type errVolume struct {
 
 func (v errVolume) SyncAll() error {
 	if err := v.fs.inject(Op{Kind: OpSyncAll, Name: v.dir}); err != nil {
-		return err
+		return syncFailed(err)
 	}
 	return v.Volume.SyncAll()
 }
@@ -351,7 +351,7 @@ func (f *errFile) Truncate(sizeBytes int64) error {
 
 func (f *errFile) Sync() error {
 	if err := f.fs.inject(Op{Kind: OpSync, Name: f.Name()}); err != nil {
-		return err
+		return syncFailed(err)
 	}
 	return f.File.Sync()
 }

@@ -59,7 +59,7 @@ func (realFS) SyncDir(dir string) error {
 	}
 	if err := d.Sync(); err != nil {
 		_ = d.Close()
-		return err
+		return syncFailed(err)
 	}
 	return d.Close()
 }
@@ -78,7 +78,7 @@ func (realFS) OpenVolume(dir string) (Volume, error) {
 // realVolume is a descriptor of a directory: failures of writes since it was opened are its own to report.
 type realVolume struct{ f *realFile }
 
-func (v realVolume) SyncAll() error { return v.f.control("syncfs", syncfs) }
+func (v realVolume) SyncAll() error { return syncFailed(v.f.control("syncfs", syncfs)) }
 
 func (v realVolume) Close() error { return v.f.Close() }
 
@@ -131,7 +131,7 @@ func (r *realFile) Size() (int64, error) {
 func (r *realFile) Truncate(sizeBytes int64) error { return r.f.Truncate(sizeBytes) }
 
 func (r *realFile) Sync() error {
-	return r.control("fdatasync", fdatasync)
+	return syncFailed(r.control("fdatasync", fdatasync))
 }
 
 func (r *realFile) Allocate(offset, lengthBytes int64) error {

@@ -74,8 +74,8 @@ type File interface {
 	Size() (int64, error)
 	// Truncate cuts or extends (with zeros) the file.
 	Truncate(sizeBytes int64) error
-	// Sync makes the contents and the length durable (fdatasync). After an error the data must be taken for
-	// lost: a second Sync may answer nil without having written anything.
+	// Sync makes the contents and the length durable (fdatasync). After an error, a *SyncError, the data must be
+	// taken for lost: a second Sync may answer nil without having written anything.
 	Sync() error
 	// Allocate reserves blocks for [offset, offset+length) without changing the length
 	// (fallocate KEEP_SIZE). A file system that cannot do so answers nil; a full one answers ENOSPC.
@@ -137,7 +137,8 @@ func WriteFile(fsys FS, name string, b []byte) error {
 }
 
 // WriteFileAtomic replaces a file so that a crash leaves either the old or the new contents: NAME.tmp is
-// written and synced, renamed over name, and the directory is synced.
+// written and synced, renamed over name, and the directory is synced. Without space (IsNoSpace) the old file stays and
+// NAME.tmp goes.
 func WriteFileAtomic(fsys FS, name string, b []byte) error {
 	if err := ReplaceFile(fsys, name, b); err != nil {
 		return err
@@ -148,10 +149,12 @@ func WriteFileAtomic(fsys FS, name string, b []byte) error {
 // ReplaceFile is WriteFileAtomic without the sync of the directory, which the caller does for several files at once.
 func ReplaceFile(fsys FS, name string, b []byte) error {
 	tmp := name + ".tmp"
-	if err := WriteFile(fsys, tmp, b); err != nil {
-		return err
+	err := WriteFile(fsys, tmp, b)
+	if err == nil {
+		err = fsys.Rename(tmp, name)
 	}
-	return fsys.Rename(tmp, name)
+	removeIfFull(fsys, tmp, err)
+	return err
 }
 
 // Exists tells whether name exists.
