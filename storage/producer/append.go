@@ -32,6 +32,13 @@ type Append struct {
 	m       *Manager
 	opts    AppendOptions
 	pending []pending
+	cleared []clearedVerification
+}
+
+// clearedVerification is a verification that a batch of the append has ended.
+type clearedVerification struct {
+	producerID int64
+	was        *verification
 }
 
 type pending struct {
@@ -48,7 +55,20 @@ func (m *Manager) Prepare(o AppendOptions) *Append {
 		a.pending[i] = pending{started: a.pending[i].started[:0]}
 	}
 	a.pending = a.pending[:0]
+	clear(a.cleared)
+	a.cleared = a.cleared[:0]
 	return a
+}
+
+// Abandon takes back what Check has changed, for batches that were not appended after all. The producer may send them
+// again under the verification that it had.
+func (a *Append) Abandon() {
+	for _, c := range a.cleared {
+		if _, newer := a.m.verifications[c.producerID]; !newer {
+			a.m.verifications[c.producerID] = c.was
+		}
+	}
+	a.cleared = a.cleared[:0]
 }
 
 // Duplicate finds the original of a batch that a client sends again: one of the last five of its producer

@@ -292,15 +292,19 @@ func (m *Manager) DeleteSnapshot(offset int64) error {
 }
 
 // MarkSnapshotDeleted renames a snapshot file to NAME.deleted and answers the new path, for the caller to remove
-// after file.delete.delay.ms; ok is false when there is none.
+// after file.delete.delay.ms; ok is false when there is none, or when it is gone at once because the directory has no room
+// for the longer name.
 func (m *Manager) MarkSnapshotDeleted(offset int64) (path string, ok bool, err error) {
 	if !m.forgetSnapshot(offset) {
 		return "", false, nil
 	}
 	path = m.snapshotPath(offset) + ".deleted"
 	if err := m.fs.Rename(m.snapshotPath(offset), path); err != nil {
+		if vfs.IsNoSpace(err) {
+			err = m.fs.Remove(m.snapshotPath(offset))
+		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", false, nil
+			err = nil
 		}
 		return "", false, err
 	}

@@ -156,6 +156,9 @@ func (m *Manager) BeginSnapshot() *Snapshot {
 	}
 }
 
+// Moved tells that the partition directory has been renamed.
+func (s *Snapshot) Moved(dir string) { s.path = filepath.Join(dir, filepath.Base(s.path)) }
+
 // Write writes the file durably; no lock is needed.
 func (s *Snapshot) Write() error { return vfs.WriteFileAtomic(s.fs, s.path, s.contents) }
 
@@ -188,6 +191,7 @@ func (m *Manager) TakeSnapshot() error {
 		return nil
 	}
 	if err := s.Write(); err != nil {
+		m.begun = -1
 		return fmt.Errorf("producer snapshot %s: %w", filepath.Base(s.path), err)
 	}
 	return m.FinishSnapshot(s)

@@ -218,4 +218,5 @@ func (a *Append) clearVerification(b record.Batch) {
 		return
 	}
 	delete(a.m.verifications, b.ProducerID())
+	a.cleared = append(a.cleared, clearedVerification{producerID: b.ProducerID(), was: v})
 }

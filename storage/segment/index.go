@@ -111,7 +111,8 @@ func (x *index) openLocked() (*vfs.Handle, error) {
 
 func (x *index) publish(entries []byte) { x.view.Store(&entries) }
 
-// append adds an entry to the published view; the file follows later. The caller is the only writer.
+// append adds an entry to the published view; the file follows later, without space as late as it must (write, trim). The
+// caller is the only writer.
 func (x *index) append(entry []byte) error {
 	old, err := x.load()
 	if err != nil && !errors.Is(err, ErrCorrupt) {
@@ -125,7 +126,16 @@ func (x *index) append(entry []byte) error {
 	if len(old)+len(entry)-int(x.written.Load()) < writeBehindBytes {
 		return nil
 	}
-	return x.write()
+	return unlessFull(x.write())
+}
+
+// unlessFull leaves out that there is no space: what could not be written waits in memory for the next write. No record
+// depends on it before its segment is sealed, since recovery makes the indexes anew.
+func unlessFull(err error) error {
+	if vfs.IsNoSpace(err) {
+		return nil
+	}
+	return err
 }
 
 // write brings the file up to the view, creating it at its full size if need be.

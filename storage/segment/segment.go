@@ -58,7 +58,8 @@ type Segment struct {
 
 	// Below is the writer's.
 	createdMillis  int64
-	bytesSinceLast int // since the last offset index entry
+	bytesSinceLast int  // since the last offset index entry
+	torn           bool // a write that failed has left bytes behind the batches
 }
 
 // place is where the files are and what follows their endings.
@@ -88,7 +89,8 @@ func Open(dir string, base, sizeBytes, createdMillis int64, suffix string, o Opt
 	return s
 }
 
-// Create makes an empty segment: the .log at once, the rest when needed. An existing file is emptied.
+// Create makes an empty segment: the .log at once, the rest when needed. An existing file is emptied. After an error there
+// may be one.
 func Create(dir string, base, createdMillis int64, suffix string, o Options) (*Segment, error) {
 	s := &Segment{base: base, place: place{dir, suffix}, createdMillis: createdMillis}
 	f, err := o.Files.FS().Create(s.path(LogSuffix))
@@ -105,7 +107,7 @@ func Create(dir string, base, createdMillis int64, suffix string, o Options) (*S
 	s.max.Store(&TimestampOffset{Timestamp: record.NoTimestamp, Offset: base})
 	if o.Preallocate {
 		if err := s.log.Truncate(int64(o.MaxBytes)); err != nil {
-			return nil, err
+			return nil, errors.Join(err, s.log.Close())
 		}
 	}
 	s.txns.trusted.Store(true)
@@ -179,8 +181,12 @@ func (s *Segment) IndexesFull() (bool, error) {
 }
 
 // Append writes whole batches, with offsets and epochs set, at the end: one write. After an error the file has
-// been cut back to where it was if that could be done, and the segment is unchanged. By the writer.
+// been cut back to where it was if that could be done, or will be before the next write, and the segment is unchanged.
+// By the writer.
 func (s *Segment) Append(batches []byte) error {
+	if err := s.cutTorn(); err != nil {
+		return err
+	}
 	if !s.written.Load() {
 		if _, err := s.MaxTimestamp(); err != nil { // checked while its index can be rebuilt
 			return err
@@ -200,7 +206,8 @@ func (s *Segment) Append(batches []byte) error {
 		}
 	}
 	if _, err := s.log.WriteAt(batches, start); err != nil {
-		if cutErr := s.log.Truncate(start); cutErr != nil {
+		s.torn = true
+		if cutErr := s.cutTorn(); cutErr != nil {
 			return errors.Join(err, cutErr)
 		}
 		return err
@@ -210,6 +217,20 @@ func (s *Segment) Append(batches []byte) error {
 		return errors.Join(err, s.log.Truncate(start))
 	}
 	s.size.Store(start + int64(len(batches)))
+	return nil
+}
+
+// cutTorn cuts off what a failed write has left: among it may be whole batches, which recovery would take for the log's.
+func (s *Segment) cutTorn() error {
+	if !s.torn {
+		return nil
+	}
+	s.reserve.Lock()
+	defer s.reserve.Unlock()
+	if err := s.log.Truncate(s.size.Load()); err != nil {
+		return err
+	}
+	s.torn, s.allocatedBytes = false, 0
 	return nil
 }
 
@@ -378,7 +399,7 @@ func (s *Segment) LogPath() string { return s.log.Name() }
 // WriteIndexes writes index entries that are still in memory, creating the files at full size. By the writer,
 // or by anybody once the segment is sealed.
 func (s *Segment) WriteIndexes() error {
-	return errors.Join(s.offsets.write(), s.times.write())
+	return errors.Join(s.offsets.write(), s.times.write(), s.txns.write())
 }
 
 // Seal ends writing: the last time index entry is added, the files are cut to what is used. By the writer.
@@ -390,6 +411,9 @@ func (s *Segment) Seal() error {
 }
 
 func (s *Segment) sealTimes() error {
+	if err := s.cutTorn(); err != nil {
+		return err
+	}
 	m, err := s.MaxTimestamp()
 	if err != nil {
 		return err
@@ -403,7 +427,7 @@ func (s *Segment) SealLater() error { return s.sealTimes() }
 
 // Trim cuts the files of a sealed segment to what is used and gives reserved blocks back. It does not sync.
 func (s *Segment) Trim() error {
-	if err := errors.Join(s.offsets.trim(), s.times.trim()); err != nil {
+	if err := errors.Join(s.offsets.trim(), s.times.trim(), s.txns.write()); err != nil {
 		return err
 	}
 	return s.trimLog()

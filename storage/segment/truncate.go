@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"gregor/protocol/record"
+	"gregor/storage/vfs"
 )
 
 // TruncateTo removes all batches that hold an offset at or above offset (a batch is never cut in two) and the
@@ -104,9 +105,14 @@ func (s *Segment) ChangeSuffix(suffix string) error {
 
 // Retire renames the files of a segment that is no longer part of the log to *.deleted and closes them: Ranges
 // given out stay readable, new reads fail. That they cannot open the files again matters because a later segment
-// with the same base may be retired under the same names.
+// with the same base may be retired under the same names. Where the directory has no room for the longer names, the files
+// are removed at once: deleting is what makes room.
 func (s *Segment) Retire() error {
-	if err := s.ChangeSuffix(DeletedSuffix); err != nil {
+	err := s.ChangeSuffix(DeletedSuffix)
+	if vfs.IsNoSpace(err) {
+		return s.Remove()
+	}
+	if err != nil {
 		return err
 	}
 	return s.Close()
@@ -120,10 +126,11 @@ func (s *Segment) DirRenamed(dir string) error {
 func (s *Segment) move(change func(p *place), rename bool) error {
 	s.gate.Lock()
 	defer s.gate.Unlock()
-	oldLog := s.path(LogSuffix)
+	old, oldLog := s.place, s.path(LogSuffix)
 	change(&s.place)
 	if rename {
 		if err := s.fs().Rename(oldLog, s.path(LogSuffix)); err != nil {
+			s.place = old
 			return err
 		}
 	}

@@ -68,10 +68,11 @@ type txnIndex struct {
 	// trusted says that the entries have been compared with the log, or were made of it.
 	trusted atomic.Bool
 
-	mu     sync.Mutex
-	path   string
-	handle *vfs.Handle
-	dirty  bool
+	mu      sync.Mutex
+	path    string
+	handle  *vfs.Handle
+	written int // entries that are in the file
+	dirty   bool
 }
 
 func (x *txnIndex) load() ([]AbortedTxn, error) {
@@ -92,6 +93,7 @@ func (x *txnIndex) load() ([]AbortedTxn, error) {
 		return entries, &CorruptError{File: x.path, Position: int64(len(entries) * txnEntryBytes), Cause: err}
 	}
 	entries = slices.Clip(entries)
+	x.written = len(entries)
 	x.view.Store(&entries)
 	return entries, nil
 }
@@ -103,6 +105,26 @@ func (x *txnIndex) append(a AbortedTxn) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	entries := append(old, a) //nolint:gocritic // a longer view of the same array; readers keep the shorter one
+	if err := unlessFull(x.writeLocked(entries)); err != nil {
+		return err
+	}
+	x.view.Store(&entries)
+	return nil
+}
+
+// write writes the entries that there was no space for.
+func (x *txnIndex) write() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v := x.view.Load()
+	if v == nil || x.written == len(*v) {
+		return nil
+	}
+	return x.writeLocked(*v)
+}
+
+func (x *txnIndex) writeLocked(entries []AbortedTxn) error {
 	if x.handle == nil {
 		f, err := x.openLocked()
 		if err != nil {
@@ -110,12 +132,14 @@ func (x *txnIndex) append(a AbortedTxn) error {
 		}
 		x.handle = x.files.Adopt(f)
 	}
-	if _, err := x.handle.WriteAt(a.append(nil), int64(len(old)*txnEntryBytes)); err != nil {
+	var raw []byte
+	for _, a := range entries[x.written:] {
+		raw = a.append(raw)
+	}
+	if _, err := x.handle.WriteAt(raw, int64(x.written*txnEntryBytes)); err != nil {
 		return err
 	}
-	x.dirty = true
-	entries := append(old, a) //nolint:gocritic // a longer view of the same array; readers keep the shorter one
-	x.view.Store(&entries)
+	x.written, x.dirty = len(entries), true
 	return nil
 }
 
@@ -153,6 +177,7 @@ func (x *txnIndex) cut(entries []AbortedTxn) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.view.Store(&entries)
+	x.written = min(x.written, len(entries))
 	if x.handle == nil {
 		exists, err := vfs.Exists(x.files.FS(), x.path)
 		if err != nil || !exists {
@@ -161,7 +186,7 @@ func (x *txnIndex) cut(entries []AbortedTxn) error {
 		x.handle = x.files.Handle(x.path)
 	}
 	x.dirty = true
-	return x.handle.Truncate(int64(len(entries) * txnEntryBytes))
+	return x.handle.Truncate(int64(x.written * txnEntryBytes))
 }
 
 func (x *txnIndex) sync() error {
