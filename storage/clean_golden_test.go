@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"path"
 	"slices"
@@ -40,6 +41,7 @@ func cleanableLog(fsys vfs.FS, l *Log) cleanable {
 	return cleanable{m: m, l: l, d: &logDir{
 		fs: fsys, path: path.Dir(l.Dir()), logs: map[TopicPartition]*Log{p: l}, placing: new(sync.RWMutex),
 		written: map[string]map[TopicPartition]int64{}, lowered: map[TopicPartition]loweredPoint{},
+		space: newSpaceWatch(fsys, slog.New(slog.DiscardHandler), path.Dir(l.Dir())),
 	}}
 }
 

@@ -3,12 +3,14 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gregor/protocol/record"
@@ -61,7 +63,7 @@ func crashConfig(dice *rand.Rand) LogConfig {
 }
 
 // crashWorkload runs a random workload and calls crashed before every operation of the file system.
-func crashWorkload(t *testing.T, seed uint64, steps int, crashed func(n int64, op vfs.Op, m *crashModel, fsys *vfs.Mem, c LogConfig)) {
+func crashWorkload(t *testing.T, seed uint64, steps int, disk *fillingDisk, crashed func(n int64, op vfs.Op, m *crashModel, fsys *vfs.Mem, c LogConfig)) {
 	t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))
 	fsys, m := vfs.NewMem(), &crashModel{}
@@ -72,7 +74,7 @@ func crashWorkload(t *testing.T, seed uint64, steps int, crashed func(n int64, o
 	defer fsys.OnOp(nil)
 
 	options := func() LogOptions {
-		o := testOptions(fsys)
+		o := testOptions(vfs.NewErr(fsys, disk))
 		o.Config = config
 		s := m.get()
 		o.HadCleanShutdown, o.RecoveryPoint, o.LogStartOffset = s.clean, s.checkpoint, s.start
@@ -84,8 +86,9 @@ func crashWorkload(t *testing.T, seed uint64, steps int, crashed func(n int64, o
 	}
 	l, err := OpenLog(options())
 	must(t, err)
-	w := &crashSteps{m: m, dice: dice, sequences: map[int64]int32{}}
+	w := &crashSteps{m: m, dice: dice, disk: disk, sequences: map[int64]int32{}}
 	for range steps {
+		disk.fill(dice)
 		l = w.step(t, l, options)
 		if dice.IntN(3) == 0 {
 			l.bg.wait()
@@ -95,12 +98,14 @@ func crashWorkload(t *testing.T, seed uint64, steps int, crashed func(n int64, o
 			m.change(func() { m.checkpoint = s.RecoveryPoint })
 		}
 	}
+	disk.empty()
 	must(t, l.Close())
 }
 
 type crashSteps struct {
 	m         *crashModel
 	dice      *rand.Rand
+	disk      *fillingDisk
 	sequences map[int64]int32
 }
 
@@ -112,13 +117,17 @@ func (w *crashSteps) step(t *testing.T, l *Log, options func() LogOptions) *Log 
 		must(t, l.Flush(l.State().LogEndOffset))
 		m.change(func() { m.durable = l.State().LogEndOffset })
 	case 2:
-		must(t, l.Roll())
+		mustOrFull(t, l.Roll())
 	case 3:
 		s := l.State()
 		to := s.HighWatermark + w.dice.Int64N(s.LogEndOffset-s.HighWatermark+1)
 		to = w.boundary(to)
 		m.change(func() { m.durable = min(m.durable, to) })
-		must(t, l.TruncateTo(to))
+		err := l.TruncateTo(to)
+		mustOrFull(t, err)
+		if err != nil {
+			return l
+		}
 		m.change(func() {
 			m.batches = slices.DeleteFunc(m.batches, func(b record.Batch) bool { return b.LastOffset() >= to })
 		})
@@ -134,8 +143,9 @@ func (w *crashSteps) step(t *testing.T, l *Log, options func() LogOptions) *Log 
 		_, err := l.IncrementLogStartOffset(start)
 		must(t, err)
 		_, err = l.DeleteOldSegments(l.LastFlushed())
-		must(t, err)
+		mustOrFull(t, err)
 	case 6:
+		w.disk.empty()
 		must(t, l.Close())
 		m.change(func() { m.durable, m.clean = m.end(), true })
 		reopened, err := OpenLog(options())
@@ -163,6 +173,7 @@ func (w *crashSteps) boundary(offset int64) int64 {
 func (w *crashSteps) append(t *testing.T, l *Log) {
 	t.Helper()
 	var all []byte
+	before, sequences := w.m.get().batches, maps.Clone(w.sequences)
 	next := l.State().LogEndOffset
 	for range 1 + w.dice.IntN(2) {
 		n := 1 + w.dice.IntN(4)
@@ -180,8 +191,28 @@ func (w *crashSteps) append(t *testing.T, l *Log) {
 		all = append(all, batch...)
 		w.m.change(func() { w.m.batches = append(w.m.batches, batch) })
 	}
+	s, epochs := *l.State(), l.EpochEntries()
 	_, err := l.AppendAsFollower(all, 1000)
-	must(t, err)
+	mustOrFull(t, err)
+	if err == nil {
+		return
+	}
+	w.m.change(func() { w.m.batches = before })
+	w.sequences = sequences
+	if now := l.State(); now.LogEndOffset != s.LogEndOffset || now.SizeBytes != s.SizeBytes || now.Segments != s.Segments {
+		t.Fatalf("a refused append has changed %+v to %+v", s, now)
+	}
+	if now := l.EpochEntries(); !slices.Equal(now, epochs) {
+		t.Fatalf("a refused append has changed the epochs %v to %v", epochs, now)
+	}
+	var want []byte
+	for _, b := range before {
+		if b.LastOffset() >= s.LogStartOffset {
+			want = append(want, b...)
+		}
+	}
+	mustEqualBytes(t, "records after a refused append", contents(t, l, UpToLogEnd), want)
+	must(t, checkProducers(l, want))
 }
 
 // checkRecovered opens what a crash left and judges it.
@@ -258,6 +289,23 @@ func checkProducers(l *Log, batches []byte) error {
 // TestCrashAtAnyOperationLeavesASyncedPrefix cuts the power before every operation of random workloads, with
 // several choices of what the disk keeps. GREGOR_CRASH_WORKLOADS raises the number of workloads.
 func TestCrashAtAnyOperationLeavesASyncedPrefix(t *testing.T) {
+	crashEverywhere(t, func(uint64) *fillingDisk { return nil })
+}
+
+// TestCrashBesideAFullDiskLeavesASyncedPrefix is the same on a disk that is full at times. Appends that it refuses must
+// leave nothing, in memory and, whatever a crash keeps, on disk.
+func TestCrashBesideAFullDiskLeavesASyncedPrefix(t *testing.T) {
+	var refused atomic.Int64
+	crashEverywhere(t, func(seed uint64) *fillingDisk {
+		return &fillingDisk{dice: rand.New(rand.NewPCG(seed, 2)), refused: &refused}
+	})
+	if refused.Load() < 15 {
+		t.Errorf("only %d operations found no space", refused.Load())
+	}
+}
+
+func crashEverywhere(t *testing.T, diskOf func(seed uint64) *fillingDisk) {
+	t.Helper()
 	workloads := 3
 	if text := os.Getenv("GREGOR_CRASH_WORKLOADS"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -269,7 +317,7 @@ func TestCrashAtAnyOperationLeavesASyncedPrefix(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			var mu sync.Mutex
 			failed := false
-			crashWorkload(t, seed, 60, func(n int64, op vfs.Op, m *crashModel, fsys *vfs.Mem, c LogConfig) {
+			crashWorkload(t, seed, 60, diskOf(seed), func(n int64, op vfs.Op, m *crashModel, fsys *vfs.Mem, c LogConfig) {
 				mu.Lock()
 				defer mu.Unlock()
 				state := m.get()

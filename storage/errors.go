@@ -21,6 +21,9 @@ var (
 	// ErrStorage says that a file operation failed: now or earlier, because a log never goes on after one. It
 	// wraps the cause.
 	ErrStorage = errors.New("log storage failed")
+	// ErrNoSpace says that the file system of the log directory, or our quota of it, is full. The operation has changed
+	// nothing and may be tried again: the log goes on. It is no ErrStorage.
+	ErrNoSpace = errors.New("no space in the log directory")
 	// ErrRecordTooLarge says that a batch is larger than max.message.bytes.
 	ErrRecordTooLarge = errors.New("record batch too large")
 	// ErrSegmentTooSmall says that the batches of one append together are larger than segment.bytes.
@@ -52,6 +55,20 @@ func (e *StorageError) Error() string {
 
 // Unwrap makes errors.Is find both ErrStorage and the cause.
 func (e *StorageError) Unwrap() []error { return []error{ErrStorage, e.Cause} }
+
+// NoSpaceError is an ErrNoSpace with the operation that found no space.
+type NoSpaceError struct {
+	Op    string // what the log, or the directory, was doing
+	Dir   string // partition directory or log directory
+	Cause error
+}
+
+func (e *NoSpaceError) Error() string {
+	return fmt.Sprintf("no space in the log directory: %s of %s: %v (free some, and it goes on)", e.Op, e.Dir, e.Cause)
+}
+
+// Unwrap makes errors.Is find both ErrNoSpace and the cause.
+func (e *NoSpaceError) Unwrap() []error { return []error{ErrNoSpace, e.Cause} }
 
 // UnexpectedOffsetError tells which offsets a follower could not append. It is an ErrUnexpectedOffset.
 type UnexpectedOffsetError struct {

@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,50 +29,6 @@ func failingLog(t *testing.T) (l *Log, mem *vfs.Mem, failures *vfs.Switch, told 
 }
 
 func isLog(op vfs.Op) bool { return vfs.MatchPath(".log")(op) }
-
-func TestFullDiskRollsTheAppendBackWholeAndFailsTheLog(t *testing.T) {
-	for _, room := range []int64{0, 1, 11, 60, 61, 100} {
-		t.Run(strconv.FormatInt(room, 10), func(t *testing.T) {
-			l, mem, failures, told := failingLog(t)
-			for i := range 5 {
-				appendBatch(t, l, 2, int64(i))
-			}
-			before := *l.State()
-			failures.Set(vfs.DiskFull(room, isLog))
-			_, err := l.AppendAsLeader(batchOf(3, 9, record.BuilderOptions{}), 0, AppendOptions{})
-			if !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
-				t.Fatalf("got %v", err)
-			}
-			if s := l.State(); s.LogEndOffset != before.LogEndOffset || s.SizeBytes != before.SizeBytes {
-				t.Errorf("state %+v, want %+v", s, before)
-			}
-			if told.Load() != 1 || l.Err() == nil {
-				t.Errorf("told %d times, %v", told.Load(), l.Err())
-			}
-			failures.Set(nil)
-			// Space or not, nothing more is written to it.
-			if _, err := l.AppendAsLeader(batchOf(1, 9, record.BuilderOptions{}), 0, AppendOptions{}); !errors.Is(err, ErrStorage) {
-				t.Errorf("append after the failure: %v", err)
-			}
-			if err := l.Flush(1); !errors.Is(err, ErrStorage) {
-				t.Errorf("flush after the failure: %v", err)
-			}
-			if err := l.Close(); !errors.Is(err, ErrStorage) {
-				t.Errorf("close after the failure: %v", err)
-			}
-			if told.Load() != 1 {
-				t.Errorf("told %d times", told.Load())
-			}
-			if size := len(readFile(t, mem, "00000000000000000000.log")); int64(size) != before.SizeBytes {
-				t.Errorf("%d bytes are in the file, want %d", size, before.SizeBytes)
-			}
-			again := openLog(t, testOptions(mem))
-			if s := again.State(); s.LogEndOffset != before.LogEndOffset {
-				t.Errorf("after recovery the log ends at %d, want %d", s.LogEndOffset, before.LogEndOffset)
-			}
-		})
-	}
-}
 
 func TestFailedRollbackLeavesNoBatchAfterTheTornOne(t *testing.T) {
 	l, mem, failures, _ := failingLog(t)

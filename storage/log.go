@@ -48,10 +48,13 @@ type writer struct {
 
 	logStart, highWatermark, logEnd int64
 
-	generation   int64   // truncations so far
-	jitterMillis int64   // of the active segment
-	reserveAt    int64   // size of the active segment at which to reserve more blocks
-	unsealed     []int64 // bases of segments that are sealed but not yet synced whole, ascending
+	generation   int64            // truncations so far
+	jitterMillis int64            // of the active segment
+	reserveAt    int64            // size of the active segment at which to reserve more blocks
+	unsealed     []int64          // bases of segments that are sealed but not yet synced whole, ascending
+	rolls        []roll           // of these segments, as far as their background work is not done
+	rollTimer    *time.Timer      // of the next try, while armed
+	withdrawn    *segment.Segment // of a roll that found no space; its files may still have to go
 	trash        trash
 	flushTimer   *time.Timer // of flush.ms, while armed
 	following    int32       // the newest leader epoch in which another broker leads, -1 at first
@@ -119,7 +122,7 @@ func (l *Log) segmentOptions() segment.Options {
 		IndexIntervalBytes: c.IndexIntervalBytes, IndexMaxBytes: c.SegmentIndexBytes,
 		MaxBytes: c.SegmentBytes, Preallocate: c.Preallocate,
 		Failed: func(err error) {
-			_ = l.fail("read", err) // the error is the reader's own
+			_ = l.refuse("read", err) // the error is the reader's own
 			l.report()
 		},
 	}
@@ -208,7 +211,7 @@ func (l *Log) publish() {
 // recoveryPoint is the offset up to which the data is synced, held back to the start of the oldest segment of
 // which more than the data must be synced before recovery may pass it over.
 func (l *Log) recoveryPoint() int64 {
-	flushed := min(l.flush.flushed(), l.w.logEnd)
+	flushed := min(l.flush.passable(), l.w.logEnd)
 	if len(l.w.unsealed) > 0 && !l.w.closed {
 		flushed = min(flushed, l.w.unsealed[0])
 	}
@@ -270,7 +273,7 @@ func (l *Log) flushEpochs() {
 	if l.failure.Load() != nil {
 		return
 	}
-	if err := l.epochs.flush(); err != nil {
+	if err := l.saveEpochs(); err != nil {
 		_ = l.fail("write of the leader epochs", err)
 		l.report()
 	}
@@ -288,12 +291,14 @@ func (l *Log) AssignEpochStart(epoch int32, offset int64) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
+	before := l.epochs.view()
 	if !l.epochs.assign(epoch, offset) {
 		return nil
 	}
 	if offset < l.w.logEnd {
 		if err := l.epochs.flush(); err != nil {
-			return l.fail("write of the leader epochs", err)
+			l.epochs.restore(before)
+			return l.refuse("write of the leader epochs", err)
 		}
 	}
 	l.publish()
@@ -393,13 +398,22 @@ func (l *Log) renameDir(dir string) error {
 	defer l.unlock()
 	w := &l.w
 	if err := l.topicID.moveDir(dir, func() error { return l.fs.Rename(w.dir, dir) }); err != nil {
-		return l.fail("rename of the directory", err)
+		return l.refuse("rename of the directory", err)
 	}
 	w.dir = dir
 	for _, s := range w.segments {
 		if err := s.DirRenamed(dir); err != nil {
 			return l.fail("rename of the directory", err)
 		}
+	}
+	for _, r := range w.rolls {
+		if r.snapshot != nil {
+			r.snapshot.Moved(dir)
+		}
+	}
+	if w.withdrawn != nil {
+		// Only notes the path.
+		_ = w.withdrawn.DirRenamed(dir)
 	}
 	w.trash.dirRenamed(dir)
 	w.producers.SetDir(dir)

@@ -81,6 +81,8 @@ type LogOptions struct {
 
 	Events Events
 	Logger *slog.Logger // nil for none
+
+	space *spaceWatch // of the log directory, set by the Manager; nil for one of its own
 }
 
 // AppendOptions qualify AppendAsLeader.

@@ -9,6 +9,7 @@ import (
 	"gregor/protocol/record"
 	"gregor/storage/producer"
 	"gregor/storage/segment"
+	"gregor/storage/vfs"
 )
 
 // appended is what the walk over the batches of an append finds.
@@ -254,8 +255,8 @@ func fitting(batches []byte, limit int) int {
 }
 
 // write appends batches that have their final offsets and epochs; commit moves the high watermark to the new end. With the
-// writer's lock held. An error before
-// the file was touched leaves the log as it was; one of the file system fails it.
+// writer's lock held. What the batches are refused for, a full disk included, leaves the log as it was; another error of the
+// file system fails it.
 func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, commit bool) error {
 	w := &l.w
 	p := w.producers.Prepare(o)
@@ -263,23 +264,16 @@ func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, commit
 	for b := range record.Validated(batches) {
 		txn, err := p.Check(b)
 		if err != nil {
+			p.Abandon()
 			return err
 		}
 		if txn != nil {
 			completed = append(completed, *txn)
 		}
 	}
-	if err := l.topicID.flush(); err != nil {
-		return l.fail("write of partition.metadata", err)
-	}
-	if err := l.assignEpochs(batches); err != nil {
+	if err := l.put(batches, a); err != nil {
+		p.Abandon()
 		return err
-	}
-	if err := l.rollIfFull(len(batches), a); err != nil {
-		return err
-	}
-	if err := w.active.Append(batches); err != nil {
-		return l.fail("append", err)
 	}
 	w.logEnd = a.lastOffset + 1
 	w.producers.Update(p)
@@ -293,9 +287,44 @@ func (l *Log) write(batches []byte, a appended, o producer.AppendOptions, commit
 		l.setHighWatermark(w.logEnd)
 	}
 	l.publish()
+	l.opts.space.worked()
 	c := l.config.Load()
 	l.armFlushTimer(c)
 	l.reserveAhead()
+	return nil
+}
+
+// put writes batches and their leader epochs, rolling before if need be. All of it or, without space, nothing.
+func (l *Log) put(batches []byte, a appended) error {
+	if err := l.topicID.flush(); err != nil {
+		return l.refuse("write of partition.metadata", err)
+	}
+	before, assigned, err := l.assignEpochs(batches)
+	if err != nil {
+		return err
+	}
+	target, err := l.segmentFor(len(batches), a)
+	if err == nil {
+		err = l.appendTo(target, batches)
+	}
+	if err != nil && assigned {
+		l.epochs.restore(before)
+	}
+	return err
+}
+
+// appendTo writes batches to the active segment, or to the one that a roll has made for them, which is part of the log then.
+func (l *Log) appendTo(target *segment.Segment, batches []byte) error {
+	rolls := target != l.w.active
+	if err := target.Append(batches); err != nil {
+		if rolls && vfs.IsNoSpace(err) {
+			l.withdraw(target)
+		}
+		return l.refuse("append", err)
+	}
+	if rolls {
+		l.commitRoll(target)
+	}
 	return nil
 }
 
@@ -317,7 +346,8 @@ func (l *Log) completeTxn(txn producer.CompletedTxn) error {
 	return nil
 }
 
-func (l *Log) assignEpochs(batches []byte) error {
+// assignEpochs notes the leader epochs that begin with the batches, and returns the entries before if any does.
+func (l *Log) assignEpochs(batches []byte) (before []EpochEntry, assigned bool, err error) {
 	newest := l.epochs.latest()
 	for b := range record.Validated(batches) {
 		switch {
@@ -325,18 +355,24 @@ func (l *Log) assignEpochs(batches []byte) error {
 			if b.LeaderEpoch() == newest || b.LeaderEpoch() < 0 {
 				continue
 			}
+			if !assigned {
+				before, assigned = l.epochs.view(), true
+			}
 			l.epochs.assign(b.LeaderEpoch(), b.BaseOffset())
 			newest = b.LeaderEpoch()
 		case newest >= 0:
 			// Old formats carry no epoch: without history, truncation goes by the high watermark again.
+			if !assigned {
+				before, assigned = l.epochs.view(), true
+			}
 			l.epochs.clear()
-			if err := l.epochs.flush(); err != nil {
-				return l.fail("write of the leader epochs", err)
+			if err := l.saveEpochs(); err != nil {
+				return nil, false, l.fail("write of the leader epochs", err)
 			}
 			newest = -1
 		}
 	}
-	return nil
+	return before, assigned, nil
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"gregor/storage/cleaner"
 	"gregor/storage/segment"
+	"gregor/storage/vfs"
 )
 
 // Segments returns the segments for the cleaner and tiered storage, ascending; the last one is written to.
@@ -23,7 +24,7 @@ func (s *State) Generation() int64 { return s.generation }
 // of consecutive sealed ones with the same records. A crash at any moment leaves either the old ones or, by the
 // .swap files, the new ones: after the first rename to .swap only the new ones.
 // A truncation since generation (of the State that the old ones come from) makes the new ones void:
-// ErrOffsetOutOfRange.
+// ErrOffsetOutOfRange. ErrNoSpace says that there was no room for their names: they are gone, the old ones are in place.
 func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64) error {
 	l.lockIdle()
 	defer l.unlock()
@@ -38,6 +39,9 @@ func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64)
 	if at < 0 || at+len(old) >= len(w.segments) || !slices.Equal(w.segments[at:at+len(old)], old) {
 		return ErrOffsetOutOfRange // deleted meanwhile
 	}
+	if err := l.beginSwap(cleaned); err != nil {
+		return l.refuse("swap of cleaned segments", err)
+	}
 	if err := l.swapIn(cleaned, old); err != nil {
 		return l.fail("swap of cleaned segments", err)
 	}
@@ -47,21 +51,33 @@ func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64)
 	return nil
 }
 
-func (l *Log) swapIn(cleaned, old []*segment.Segment) error {
-	bases := map[int64]bool{}
+// beginSwap makes cleaned segments ready to be swapped in by whoever opens the log next. Where the directory has no room
+// for that they are removed, and it is as if there had been none.
+func (l *Log) beginSwap(cleaned []*segment.Segment) error {
 	for _, s := range cleaned {
-		bases[s.Base()] = true
 		if err := s.SyncAll(); err != nil {
 			return err
 		}
 	}
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.ChangeSuffix(segment.SwapSuffix); err != nil {
+			if vfs.IsNoSpace(err) {
+				for _, s := range cleaned {
+					err = errors.Join(err, s.Remove())
+				}
+				err = errors.Join(err, l.fs.SyncDir(l.w.dir))
+			}
 			return err
 		}
 	}
-	if err := l.fs.SyncDir(l.w.dir); err != nil {
-		return err
+	return l.fs.SyncDir(l.w.dir)
+}
+
+// swapIn puts the .swap files in place of the old ones.
+func (l *Log) swapIn(cleaned, old []*segment.Segment) error {
+	bases := map[int64]bool{}
+	for _, s := range cleaned {
+		bases[s.Base()] = true
 	}
 	for _, s := range old {
 		if err := s.Retire(); err != nil {
@@ -162,7 +178,12 @@ func (c cleanable) Flush(upTo int64) error { return abortedIfGone(c.l.Flush(upTo
 
 // Create implements cleaner.Log.
 func (c cleanable) Create(base int64) (*segment.Segment, error) {
-	return segment.Create(c.l.Dir(), base, nowMillis(), segment.CleanedSuffix, c.l.segmentOptions())
+	dir, o := c.l.Dir(), c.l.segmentOptions()
+	s, err := segment.Create(dir, base, nowMillis(), segment.CleanedSuffix, o)
+	if vfs.IsNoSpace(err) {
+		err = errors.Join(err, segment.Open(dir, base, 0, nowMillis(), segment.CleanedSuffix, o).Remove())
+	}
+	return s, err
 }
 
 // Replace implements cleaner.Log.
@@ -175,15 +196,21 @@ func (c cleanable) SetCleanedTo(v *cleaner.View, offset int64) error {
 	if err := c.l.setCleanedTo(offset, v.Generation); err != nil {
 		return abortedIfGone(err)
 	}
-	c.m.checkpointCleaned(c.d)
+	_ = c.m.checkpointCleaned(c.d) // dealt with; the next one tries again
 	return nil
 }
 
 // DeleteOldSegments implements cleaner.Log.
 func (c cleanable) DeleteOldSegments(now time.Time) error {
 	_, err := c.l.DeleteOldSegments(now)
+	if errors.Is(err, ErrNoSpace) {
+		return nil // the directory has said so, and there will be another time
+	}
 	return abortedIfGone(err)
 }
+
+// NoSpace implements cleaner.Log.
+func (c cleanable) NoSpace(err error) { _ = c.l.refuse("cleaning", err) }
 
 // Fail implements cleaner.Log.
 func (c cleanable) Fail(err error) {

@@ -25,7 +25,7 @@ func (c closing) replacer(fsys vfs.FS) replacer {
 }
 
 // Close stops the log cleanly: everything is synced, the indexes are cut to their entries, a producer snapshot
-// at the log end is written. Ranges handed out stay readable.
+// at the log end is written. Ranges handed out stay readable. Without space for that the log is closed uncleanly.
 func (l *Log) Close() error { return l.close(closing{}) }
 
 // close is Close. With a batch nothing is durable yet when it returns; closedDurably is to be called when it is.
@@ -44,7 +44,7 @@ func (l *Log) close(c closing) error {
 		l.flush.leaveParent()
 	}
 	if err := l.closeClean(c); err != nil {
-		return errors.Join(l.fail("clean close", err), l.closeFiles())
+		return errors.Join(l.refuse("clean close", err), l.closeFiles())
 	}
 	l.publish()
 	return l.closeFiles()
@@ -55,8 +55,14 @@ func (l *Log) closeClean(c closing) error {
 	if err := l.topicID.write(replace); err != nil {
 		return err
 	}
+	if err := l.settleWithdrawn(); err != nil {
+		return err
+	}
 	if l.unchanged() {
 		return l.epochs.replace(replace) // all that can be new are epochs without records
+	}
+	if err := l.finishRollsNow(); err != nil {
+		return err
 	}
 	if err := l.unlessDamaged(w.active.SealLater()); err != nil {
 		return err
@@ -71,6 +77,7 @@ func (l *Log) closeClean(c closing) error {
 	if err := l.epochs.replace(replace); err != nil {
 		return err
 	}
+	l.flush.hold(noHold)
 	if snapshot := w.producers.BeginSnapshot(); snapshot != nil {
 		if err := replace(snapshot.File()); err != nil {
 			return err
@@ -113,6 +120,9 @@ func (w *writer) stop() {
 	w.closed = true
 	if w.flushTimer != nil {
 		w.flushTimer.Stop()
+	}
+	if w.rollTimer != nil {
+		w.rollTimer.Stop()
 	}
 	w.trash.stop()
 }

@@ -85,6 +85,20 @@ func (c *epochCache) latest() int32 {
 	return -1
 }
 
+// view returns the entries, not to be changed, for restore.
+func (c *epochCache) view() []EpochEntry {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries
+}
+
+// restore takes back what was assigned since view.
+func (c *epochCache) restore(entries []EpochEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = entries
+}
+
 func (c *epochCache) all() []EpochEntry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -25,6 +25,39 @@ type flusher struct {
 	dirty      int64         // counts creations and renames in dir
 	dirDone    int64         // of these, durable
 	parent     bool          // dir itself was created
+	held       int64         // the recovery point must not pass it, noHold for no such bound
+	retrying   bool          // what it is held for will be tried again
+}
+
+// noHold stands for no bound of the recovery point.
+const noHold = int64(-1)
+
+// hold keeps the recovery point at or below an offset; noHold lets it go. It returns whether the caller is to see to another
+// try, and to call retried with it.
+func (f *flusher) hold(offset int64) (retry bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = offset
+	retry = offset != noHold && !f.retrying
+	f.retrying = f.retrying || retry
+	return retry
+}
+
+// retried says that the other try that hold has asked for begins.
+func (f *flusher) retried() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.retrying = false
+}
+
+// passable is what the recovery point may be as far as batches and leader epochs are concerned.
+func (f *flusher) passable() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held != noHold {
+		return min(f.done, f.held)
+	}
+	return f.done
 }
 
 func (f *flusher) flushed() int64 {
@@ -175,7 +208,7 @@ func (l *Log) syncAll() error {
 	s := l.state.Load()
 	err := f.syncSegments(s.segments)
 	if err == nil {
-		err = l.epochs.flush() // below the recovery point nothing else tells the epochs
+		err = l.saveEpochs() // below the recovery point nothing else tells the epochs
 	}
 	if err == nil {
 		f.advance(s.LogEndOffset, s.generation)

@@ -35,11 +35,14 @@ func OpenLog(o LogOptions) (*Log, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.space == nil {
+		o.space = newSpaceWatch(o.Files.FS(), o.Logger, o.Dir)
+	}
 	l := &Log{opts: o, fs: o.Files.FS(), log: o.Logger}
 	l.config.Store(&o.Config)
 	l.w.dir, l.w.remoteEnd, l.w.following = o.Dir, noRemoteEnd, -1
 	l.w.jitterMillis = rollJitter(o.Config)
-	l.flush.fs, l.flush.dir = l.fs, o.Dir
+	l.flush.fs, l.flush.dir, l.flush.held = l.fs, o.Dir, noHold
 	l.bg.workers = o.Workers
 	l.flush.lastMillis.Store(nowMillis())
 	if err := l.open(); err != nil {
@@ -81,13 +84,13 @@ func (l *Log) open() error {
 	return nil
 }
 
-// writeTopicID makes partition.metadata durable, if it is not yet.
+// writeTopicID makes partition.metadata durable, if it is not yet. Without space the first append does, or a clean stop.
 func (l *Log) writeTopicID() {
 	if l.failure.Load() != nil {
 		return
 	}
 	if err := l.topicID.flush(); err != nil {
-		_ = l.fail("write of partition.metadata", err)
+		_ = l.refuse("write of partition.metadata", err)
 		l.report()
 	}
 }
@@ -211,12 +214,12 @@ func (l *Log) rebuildProducers(cleanStart bool) error {
 	if _, ok := p.LatestSnapshotOffset(); !ok && cleanStart {
 		for _, s := range w.segments[max(0, len(w.segments)-2):] {
 			p.UpdateMapEndOffset(s.Base())
-			if err := p.TakeSnapshot(); err != nil {
+			if err := l.takeSnapshot(p); err != nil {
 				return err
 			}
 		}
 		p.UpdateMapEndOffset(w.logEnd)
-		return p.TakeSnapshot()
+		return l.takeSnapshot(p)
 	}
 	emptyBefore := p.IsEmpty() && p.MapEndOffset() >= w.logEnd
 	if err := p.TruncateAndReload(w.logStart, w.logEnd, nowMillis()); err != nil {
@@ -228,10 +231,21 @@ func (l *Log) rebuildProducers(cleanStart bool) error {
 		}
 	}
 	p.UpdateMapEndOffset(w.logEnd)
-	return p.TakeSnapshot()
+	return l.takeSnapshot(p)
 }
 
-// replayProducers applies the batches of [MapEndOffset, end), taking snapshots at the segment bases in marks.
+// takeSnapshot writes a snapshot if there is space. Without it recovery, or the next truncation, replays more.
+func (l *Log) takeSnapshot(p *producer.Manager) error {
+	err := p.TakeSnapshot()
+	if vfs.IsNoSpace(err) {
+		_ = l.refuse("producer snapshot", err) // told; nothing is refused to anybody
+		return nil
+	}
+	return err
+}
+
+// replayProducers applies the batches of [MapEndOffset, end), taking snapshots at the segment bases in marks if there is
+// space.
 func replayProducers(p *producer.Manager, segments []*segment.Segment, start, end int64, marks map[int64]bool) error {
 	for i, s := range segments {
 		if p.MapEndOffset() >= end || s.Base() >= end {
@@ -243,7 +257,7 @@ func replayProducers(p *producer.Manager, segments []*segment.Segment, start, en
 		from := max(s.Base(), p.MapEndOffset(), start)
 		p.UpdateMapEndOffset(from)
 		if marks[s.Base()] && from == s.Base() {
-			if err := p.TakeSnapshot(); err != nil {
+			if err := p.TakeSnapshot(); err != nil && !vfs.IsNoSpace(err) {
 				return err
 			}
 		}

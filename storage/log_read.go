@@ -57,7 +57,7 @@ func (l *Log) readError(err error) error {
 	case errors.Is(err, segment.ErrRangeGone), errors.Is(err, record.ErrLimit), errors.Is(err, ErrStorage):
 		return err
 	}
-	err = l.fail("read", err)
+	err = l.refuse("read", err)
 	l.report()
 	return err
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -89,7 +90,7 @@ func (l *Log) deleteWhile(expired expiry) (int, error) {
 		}
 		gone, err := expired(n, s)
 		if err != nil {
-			return 0, l.fail("read", err)
+			return 0, l.refuse("read", err)
 		}
 		if !gone {
 			break
@@ -99,7 +100,8 @@ func (l *Log) deleteWhile(expired expiry) (int, error) {
 		return 0, nil
 	}
 	if n == len(w.segments) {
-		if err := l.rollAt(w.logEnd); err != nil {
+		var err error
+		if n, err = l.rollToDelete(n); err != nil {
 			return 0, err
 		}
 	}
@@ -117,6 +119,16 @@ func (l *Log) deleteWhile(expired expiry) (int, error) {
 		l.publish()
 	}
 	return n, l.deleteSegments(slices.All(gone))
+}
+
+// rollToDelete rolls, for all n segments are to go, and returns how many of them may: without space for another one the older
+// ones, which make it.
+func (l *Log) rollToDelete(n int) (int, error) {
+	err := l.rollAt(l.w.logEnd)
+	if errors.Is(err, ErrNoSpace) && n > 1 {
+		return n - 1, nil
+	}
+	return n, err
 }
 
 // mayGo tells whether tiered storage allows to delete the local copy of a segment that ends at end.

@@ -13,33 +13,47 @@ import (
 
 	"gregor/storage/producer"
 	"gregor/storage/segment"
+	"gregor/storage/vfs"
 )
 
-// rollIfFull starts a new segment when the append does not belong into the active one: it is full, or too old
-// (segment.ms, by the timestamps of the batches or, without, by the clock), or its indexes are full, or the
-// offsets are too far from its base.
-func (l *Log) rollIfFull(bytes int, a appended) error {
+// segmentFor returns the segment that an append belongs into: the active one, or, when that is full, or too old (segment.ms,
+// by the timestamps of the batches or, without, by the clock), or its indexes are full, or the offsets are too far from its
+// base, a new one, which is not part of the log yet.
+func (l *Log) segmentFor(bytes int, a appended) (*segment.Segment, error) {
+	full, err := l.activeIsFull(bytes, a)
+	if err != nil {
+		return nil, err
+	}
+	if full {
+		next, err := l.createNext(max(a.firstOffset, l.w.logEnd))
+		if next != nil || err != nil {
+			return next, err
+		}
+	}
+	return l.w.active, l.settleWithdrawn()
+}
+
+func (l *Log) activeIsFull(bytes int, a appended) (bool, error) {
 	active, c := l.w.active, l.config.Load()
 	size := active.SizeBytes()
-	full := size > int64(c.SegmentBytes)-int64(bytes) && size > 0 || !active.Fits(a.lastOffset)
-	if !full && size > 0 {
-		waited, err := timeWaited(active, a.maxTimestamp)
-		if err != nil {
-			return l.fail("read", err)
-		}
-		full = waited > c.SegmentMillis-l.w.jitterMillis
+	if size > int64(c.SegmentBytes)-int64(bytes) && size > 0 || !active.Fits(a.lastOffset) {
+		return true, nil
 	}
-	if !full {
-		indexesFull, err := active.IndexesFull()
-		if err != nil {
-			return l.fail("read of an index", err)
-		}
-		full = indexesFull && size > 0
+	if size == 0 {
+		return false, nil
 	}
-	if !full {
-		return nil
+	waited, err := timeWaited(active, a.maxTimestamp)
+	if err != nil {
+		return false, l.refuse("read", err)
 	}
-	return l.rollAt(max(a.firstOffset, l.w.logEnd))
+	if waited > c.SegmentMillis-l.w.jitterMillis {
+		return true, nil
+	}
+	indexesFull, err := active.IndexesFull()
+	if err != nil {
+		return false, l.refuse("read of an index", err)
+	}
+	return indexesFull, nil
 }
 
 // timeWaited is how long the segment has been filled when a batch with this timestamp comes.
@@ -71,49 +85,142 @@ func (l *Log) Roll() error {
 	return nil
 }
 
-// rollAt seals the active segment and creates the one with the given base. What takes long (producer snapshot,
-// trimming, syncs, the new index files) is left to the background. With the writer's lock held; the caller
+// rollAt seals the active segment and creates the one with the given base. With the writer's lock held; the caller
 // publishes.
 func (l *Log) rollAt(base int64) error {
+	next, err := l.createNext(base)
+	if next != nil {
+		l.commitRoll(next)
+	}
+	return err
+}
+
+// createNext seals the active segment and creates the one that is to follow it, which commitRoll makes part of the log and
+// withdraw gives up: before that only the entry that a sealed segment's time index ends with is new, and true. Nil when the
+// active segment is the empty one with the base already. With the writer's lock held.
+func (l *Log) createNext(base int64) (*segment.Segment, error) {
 	w := &l.w
 	old := w.active
 	if base <= old.Base() {
 		if old.SizeBytes() == 0 {
-			return nil // an empty segment that is there already
+			return nil, nil
 		}
-		return fmt.Errorf("%w: a segment at %d cannot follow that at %d", ErrUnexpectedOffset, base, old.Base())
+		return nil, fmt.Errorf("%w: a segment at %d cannot follow that at %d", ErrUnexpectedOffset, base, old.Base())
 	}
 	if err := old.SealLater(); err != nil {
-		return l.fail("seal of a segment", err)
+		return nil, l.refuse("seal of a segment", err)
 	}
 	if at, ok := w.producers.LatestSnapshotOffset(); ok && at == base {
 		// Nothing was appended since a start or a truncation took the snapshot that is to tell recovery that this
 		// segment is whole. Rare, so it may wait.
 		if err := l.sealDurably(old); err != nil {
-			return l.fail("seal of a segment", err)
+			return nil, l.refuse("seal of a segment", err)
+		}
+	}
+	if w.withdrawn != nil && w.withdrawn.Base() != base {
+		if err := l.settleWithdrawn(); err != nil {
+			return nil, err
 		}
 	}
 	next, err := segment.Create(w.dir, base, nowMillis(), "", l.segmentOptions())
-	if err != nil {
-		return l.fail("creation of a segment", err)
+	if vfs.IsNoSpace(err) {
+		l.withdraw(segment.Open(w.dir, base, 0, nowMillis(), "", l.segmentOptions()))
 	}
+	if err != nil {
+		return nil, l.refuse("creation of a segment", err)
+	}
+	return next, nil
+}
+
+// withdraw gives up a segment that did not become part of the log for want of space.
+func (l *Log) withdraw(next *segment.Segment) {
+	l.w.withdrawn = next
+	_ = next.Remove() // settleWithdrawn tries again
+}
+
+// settleWithdrawn makes sure that the file of a withdrawn segment does not come back with a crash: before records with its
+// offsets go into the segment before it.
+func (l *Log) settleWithdrawn() error {
+	w := &l.w
+	if w.withdrawn == nil {
+		return nil
+	}
+	if err := w.withdrawn.Remove(); err != nil {
+		return l.refuse("removal of an unused segment", err)
+	}
+	if err := l.fs.SyncDir(w.dir); err != nil {
+		return l.fail("removal of an unused segment", err)
+	}
+	w.withdrawn = nil
+	return nil
+}
+
+// commitRoll makes a created segment the active one. What takes long (producer snapshot, trimming, syncs, the new index
+// files) is left to the background. With the writer's lock held; the caller publishes.
+func (l *Log) commitRoll(next *segment.Segment) {
+	w := &l.w
+	old := w.active
 	l.flush.filesChanged()
-	w.producers.UpdateMapEndOffset(base)
-	snapshot := w.producers.BeginSnapshot()
+	w.producers.UpdateMapEndOffset(next.Base())
+	r := roll{old: old, next: next, snapshot: w.producers.BeginSnapshot(), generation: w.generation}
+	w.withdrawn = nil
 	w.sealedBytes += old.SizeBytes()
 	w.segments = append(slices.Clip(w.segments), next)
 	w.active = next
 	w.unsealed = append(w.unsealed, old.Base())
 	w.jitterMillis = rollJitter(*l.config.Load())
 	w.reserveAt = 0
-	generation := w.generation
-	l.bg.run(func() {
-		if err := l.finishRoll(old, next, snapshot, generation); err != nil {
-			_ = l.fail("roll", err)
-			l.report()
+	w.rolls = append(w.rolls, r)
+	l.bg.run(l.finishRolls)
+}
+
+// roll is what remains to be done for a segment that was sealed.
+type roll struct {
+	old, next  *segment.Segment
+	snapshot   *producer.Snapshot // of the producers at next's base; nil when there is one
+	generation int64              // of the log
+}
+
+// finishRolls does what is left of the rolls, in their order: a flush takes what lies below a finished one for durable. One
+// that finds no space is tried again later, and those after it wait. It runs in the background; truncations wait for it.
+func (l *Log) finishRolls() {
+	for {
+		l.mu.Lock()
+		if len(l.w.rolls) == 0 || l.w.closed {
+			l.mu.Unlock()
+			return
+		}
+		r := l.w.rolls[0]
+		l.mu.Unlock()
+		err := l.finishRoll(r)
+		if err != nil {
+			err = l.refuse("roll", err)
+		}
+		l.mu.Lock()
+		if errors.Is(err, ErrNoSpace) {
+			l.retryRolls()
+			l.mu.Unlock()
+			return
+		}
+		l.w.rolls = slices.Delete(l.w.rolls, 0, 1)
+		l.unlock()
+	}
+}
+
+// retryRolls has finishRolls run again after a while. With the writer's lock held.
+func (l *Log) retryRolls() {
+	if l.w.rollTimer != nil || l.w.closed {
+		return
+	}
+	l.w.rollTimer = time.AfterFunc(spaceRetryPause, func() {
+		l.mu.Lock()
+		defer l.unlock()
+		l.w.rollTimer = nil
+		if !l.w.closed {
+			// With the lock held, so that it does not begin while a truncation counts on idle segments.
+			l.bg.run(l.finishRolls)
 		}
 	})
-	return nil
 }
 
 // isGone tells whether background work failed because retention has deleted its segments meanwhile.
@@ -123,43 +230,76 @@ func (l *Log) isGone(err error, segments ...*segment.Segment) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(segments, func(s *segment.Segment) bool { return !slices.Contains(l.w.segments, s) })
+	return l.isGoneNow(err, segments...)
 }
 
-// finishRoll makes a sealed segment durable. It runs in the background; truncations wait for it.
-func (l *Log) finishRoll(old, next *segment.Segment, snapshot *producer.Snapshot, generation int64) error {
+// isGoneNow is isGone with the writer's lock held.
+func (l *Log) isGoneNow(err error, segments ...*segment.Segment) bool {
+	return (errors.Is(err, fs.ErrClosed) || errors.Is(err, fs.ErrNotExist)) &&
+		slices.ContainsFunc(segments, func(s *segment.Segment) bool { return !slices.Contains(l.w.segments, s) })
+}
+
+// finishRoll makes a sealed segment durable. All of it may be done again.
+func (l *Log) finishRoll(r roll) error {
 	if l.failure.Load() != nil {
 		return nil
 	}
-	// Retention may have deleted either of them meanwhile, with all before it.
-	if err := next.WriteIndexes(); err != nil && !l.isGone(err, next) {
+	if err := l.sealRolled(r, l.isGone); err != nil {
 		return err
 	}
-	if err := l.sealDurably(old); err != nil && !l.isGone(err, old) {
-		return err
-	}
-	if snapshot != nil {
-		// Last: that it exists tells recovery that the segment before it is whole.
-		if err := snapshot.Write(); err != nil {
-			return err
-		}
-	}
-	if err := l.epochs.flush(); err != nil { // before the recovery point passes them
-		return err
-	}
-	l.flush.advance(next.Base(), generation)
+	l.opts.space.worked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if snapshot != nil {
-		if err := l.w.producers.FinishSnapshot(snapshot); err != nil {
-			return err
-		}
+	if err := l.noteRolled(r); err != nil {
+		return err
 	}
-	l.w.unsealed = slices.DeleteFunc(l.w.unsealed, func(base int64) bool { return base == old.Base() })
 	if l.w.closed {
 		return nil
 	}
 	l.publish()
+	return nil
+}
+
+// sealRolled is the part of finishRoll that writes.
+func (l *Log) sealRolled(r roll, gone func(err error, segments ...*segment.Segment) bool) error {
+	// Retention may have deleted either of them meanwhile, with all before it.
+	if err := r.next.WriteIndexes(); err != nil && !gone(err, r.next) {
+		return err
+	}
+	if err := l.sealDurably(r.old); err != nil && !gone(err, r.old) {
+		return err
+	}
+	if r.snapshot != nil {
+		// Last: that it exists tells recovery that the segment before it is whole.
+		if err := r.snapshot.Write(); err != nil {
+			return err
+		}
+	}
+	return l.saveEpochs() // before the recovery point passes them
+}
+
+// noteRolled enters that a sealed segment is durable. With the writer's lock held.
+func (l *Log) noteRolled(r roll) error {
+	l.flush.advance(r.next.Base(), r.generation)
+	l.w.unsealed = slices.DeleteFunc(l.w.unsealed, func(base int64) bool { return base == r.old.Base() })
+	if r.snapshot == nil {
+		return nil
+	}
+	return l.w.producers.FinishSnapshot(r.snapshot)
+}
+
+// finishRollsNow is finishRolls for a log that is about to be truncated or closed, with the writer's lock held and nothing in
+// the background.
+func (l *Log) finishRollsNow() error {
+	for _, r := range l.w.rolls {
+		if err := l.sealRolled(r, l.isGoneNow); err != nil {
+			return err
+		}
+		if err := l.noteRolled(r); err != nil {
+			return err
+		}
+	}
+	l.w.rolls = nil
 	return nil
 }
 
@@ -230,10 +370,18 @@ func (l *Log) removeTrash(id int) {
 	} else {
 		err = removeIfExists(l.fs, filepath.Join(dir, item.file))
 	}
-	if err != nil {
-		_ = l.fail("removal of a deleted segment", err)
-		l.report()
+	if err == nil {
+		return
 	}
+	if errors.Is(l.refuse("removal of a deleted segment", err), ErrNoSpace) {
+		l.mu.Lock()
+		defer l.unlock()
+		if !l.w.closed {
+			l.discard(item) // some file systems cannot even remove without space
+		}
+		return
+	}
+	l.report()
 }
 
 // deleteSegments renames the files of segments that are no longer part of the log to *.deleted, in the order

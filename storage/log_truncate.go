@@ -9,7 +9,8 @@ import (
 
 // TruncateTo removes all batches that hold an offset at or above offset; the log ends at offset then, or where
 // it ended before if that is lower. It is durable when it returns. Ranges that reach beyond answer
-// segment.ErrRangeGone.
+// segment.ErrRangeGone. ErrNoSpace says that the lower recovery point, or what a roll has left to do, could not be written
+// and nothing is changed; a full disk that stops the change of the files half way fails the log.
 func (l *Log) TruncateTo(offset int64) error {
 	if offset < 0 {
 		return fmt.Errorf("%w: truncation to %d", ErrOffsetOutOfRange, offset)
@@ -30,6 +31,13 @@ func (l *Log) TruncateTo(offset int64) error {
 	}
 	if offset < w.segments[0].Base() {
 		return l.restartAt(offset)
+	}
+	if err := l.settleWithdrawn(); err != nil {
+		return err
+	}
+	// The producers' snapshots that are taken below say of the segments before them that they are durable.
+	if err := l.finishRollsNow(); err != nil {
+		return l.refuse("roll", err)
 	}
 	keep := l.state.Load().floor(offset)
 	if err := l.lowerRecoveryPoint(offset); err != nil {
@@ -71,7 +79,7 @@ func (l *Log) truncated(end int64) error {
 		return l.fail("sync after truncation", err)
 	}
 	if l.epochs.truncateEnd(end) {
-		if err := l.epochs.flush(); err != nil {
+		if err := l.saveEpochs(); err != nil {
 			return l.fail("write of the leader epochs", err)
 		}
 	}
@@ -88,7 +96,7 @@ func (l *Log) lowerRecoveryPoint(offset int64) error {
 		return nil
 	}
 	if err := l.opts.Events.RecoveryPointLowered(l, offset); err != nil {
-		return l.fail("write of the recovery point", err)
+		return l.refuse("write of the recovery point", err)
 	}
 	return nil
 }
@@ -108,6 +116,9 @@ func (l *Log) TruncateFullyAndStartAt(offset int64) error {
 
 func (l *Log) restartAt(offset int64) error {
 	w := &l.w
+	if err := l.settleWithdrawn(); err != nil {
+		return err
+	}
 	// The old records may reach above offset: without a lower point, recovery would take what is written anew
 	// there for synced.
 	if err := l.lowerRecoveryPoint(min(offset, w.segments[0].Base())); err != nil {
@@ -128,13 +139,13 @@ func (l *Log) restartAt(offset int64) error {
 		return l.fail("deletion of producer snapshots", err)
 	}
 	if l.epochs.clear() {
-		if err := l.epochs.flush(); err != nil {
+		if err := l.saveEpochs(); err != nil {
 			return l.fail("write of the leader epochs", err)
 		}
 	}
 	w.generation++
 	w.setSegments([]*segment.Segment{next})
-	w.unsealed, w.reserveAt = nil, 0
+	w.unsealed, w.rolls, w.reserveAt = nil, nil, 0
 	w.cleanedTo = min(w.cleanedTo, offset)
 	w.logStart, w.highWatermark, w.logEnd = offset, offset, offset
 	l.flush.restart(offset, w.generation)

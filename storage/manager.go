@@ -268,7 +268,7 @@ func (m *Manager) logOptions(d *logDir, p TopicPartition, name string, c LogConf
 			Damaged:              func(l *Log, err error) { m.logDamaged(d, l, err) },
 			RecoveryPointLowered: func(l *Log, offset int64) error { return d.lowerRecoveryPoint(p, l, offset) },
 		},
-		Logger: m.log,
+		Logger: m.log, space: d.space,
 	}
 }
 

@@ -45,9 +45,9 @@ func (m *Manager) DeleteLogs(partitions []TopicPartition) error {
 	for d := range touched {
 		errs = errors.Join(errs, m.syncNames(d))
 		for _, what := range []offsetsIn{recoveryPointsIn, logStartOffsetsIn, highWatermarksIn} {
-			m.checkpoint(d, what)
+			_ = m.checkpoint(d, what) // dealt with; the next interval tries again
 		}
-		m.checkpointCleaned(d)
+		_ = m.checkpointCleaned(d)
 	}
 	return errs
 }
@@ -91,7 +91,15 @@ func (m *Manager) renameAway(p TopicPartition, at placedLog) error {
 	m.mu.Unlock()
 	m.stopCleaning(at)
 	path := filepath.Join(at.dir.path, dirName(p, DirDelete))
-	if err := at.log.renameDir(path); err != nil {
+	err := at.log.renameDir(path)
+	if errors.Is(err, ErrNoSpace) {
+		// Deleting is what makes room: where there is none for the longer name, the directory goes at once.
+		if err = at.log.Delete(); err == nil {
+			m.log.Info("Deleted a log", "partition", p.String(), "path", at.log.opts.Dir)
+			return nil
+		}
+	}
+	if err != nil {
 		m.dirFailed(at.dir, err)
 		return err
 	}
@@ -134,9 +142,7 @@ func (m *Manager) PromoteFuture(topic string, partition int32) (*Log, error) {
 		m.log.Error("Cannot rename the replaced replica", "partition", p.String(), "error", err)
 		now.log.CloseUnclean()
 	}
-	m.checkpoint(now.dir, recoveryPointsIn)
-	m.checkpoint(now.dir, logStartOffsetsIn)
-	m.checkpointCleaned(now.dir)
-	m.checkpointCleaned(future.dir)
+	_ = errors.Join(m.checkpoint(now.dir, recoveryPointsIn), m.checkpoint(now.dir, logStartOffsetsIn),
+		m.checkpointCleaned(now.dir), m.checkpointCleaned(future.dir)) // dealt with
 	return future.log, nil
 }

@@ -317,12 +317,12 @@ func TestFailedCreationTakesTheDirectoryOffline(t *testing.T) {
 	format(t, mem, "/d1", "/d2", "/d3")
 	var s vfs.Switch
 	m := startManager(t, managerOptions(vfs.NewErr(mem, &s), "/d1", "/d2", "/d3"))
-	s.Set(vfs.FailFrom(1, syscall.ENOSPC, vfs.MatchKind(vfs.OpMkdir).And(vfs.MatchPath("/d1/t-0"))))
+	s.Set(vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpMkdir).And(vfs.MatchPath("/d1/t-0"))))
 	l := createLog(t, m, "t", 0, [16]byte{})
 	if path.Dir(l.Dir()) != "/d2" {
 		t.Fatal(l.Dir())
 	}
-	mustBe(t, m.Dirs()[0].Err, syscall.ENOSPC, "/d1")
+	mustBe(t, m.Dirs()[0].Err, syscall.EIO, "/d1")
 	// Once its directory exists, the log must not be made elsewhere: it would be there twice after a restart.
 	s.Set(vfs.FailFrom(1, syscall.EIO, vfs.MatchKind(vfs.OpCreate).And(vfs.MatchPath("/d3/t-1"))))
 	_, err := m.CreateLog("t", 1, topicIDOf("t"), testConfig(), [16]byte{})

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"maps"
 
 	"gregor/storage/checkpoint"
@@ -32,19 +33,21 @@ var (
 func (m *Manager) checkpoints(what offsetsIn) func() {
 	return func() {
 		for _, d := range m.onlineDirs() {
-			m.checkpoint(d, what)
+			_ = m.checkpoint(d, what) // dealt with; the next interval tries again
 		}
 	}
 }
 
-// checkpoint writes a checkpoint; a failure takes the directory offline.
-func (m *Manager) checkpoint(d *logDir, what offsetsIn) {
+// checkpoint writes a checkpoint; a failure takes the directory offline, except for want of space (ErrNoSpace): the old file
+// is there then.
+func (m *Manager) checkpoint(d *logDir, what offsetsIn) error {
 	d.checkpoints.Lock()
 	err := d.write(what.file, d.collect(what))
 	d.checkpoints.Unlock()
 	if err != nil {
 		m.dirFailed(d, err)
 	}
+	return err
 }
 
 // collect asks each log of the directory for its offset.
@@ -69,12 +72,18 @@ func (d *logDir) write(file string, offsets map[TopicPartition]int64) error {
 	if old, known := d.written[file]; known && old != nil && maps.Equal(old, offsets) {
 		return nil
 	}
-	// What is on disk is not known while, and after, a write fails.
+	// What is on disk is not known while, and after, a write fails, unless for want of space.
+	old, known := d.written[file]
 	delete(d.written, file)
 	if err := checkpoint.WriteOffsets(d.fs, d.file(file), offsets); err != nil {
-		return storageErrorf(d.path, "write of "+file, err)
+		err = d.refuse("write of "+file, err)
+		if known && errors.Is(err, ErrNoSpace) {
+			d.written[file] = old
+		}
+		return err
 	}
 	d.written[file] = offsets
+	d.space.worked()
 	return nil
 }
 
@@ -101,7 +110,11 @@ func (d *logDir) lowerRecoveryPoint(p TopicPartition, l *Log, offset int64) erro
 		offsets = maps.Clone(written)
 		offsets[p] = offset
 	}
-	return d.write(checkpoint.RecoveryPointFile, offsets)
+	err := d.write(checkpoint.RecoveryPointFile, offsets)
+	if errors.Is(err, ErrNoSpace) {
+		delete(d.lowered, p) // there will be no truncation
+	}
+	return err
 }
 
 // recoveryPointOf is the recovery point of a log, or the one that its truncation has announced.

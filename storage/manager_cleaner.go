@@ -53,19 +53,28 @@ func (m *Manager) isBeingCleaned(l *Log) bool {
 	return at.log == l && m.cleaner.IsBusy(cleanable{m: m, l: l, d: at.dir})
 }
 
-// checkpointCleaned writes the first dirty offsets of the logs of a directory. The file comes with the first one.
-func (m *Manager) checkpointCleaned(d *logDir) {
+// checkpointCleaned writes the first dirty offsets of the logs of a directory. The file comes with the first one. The error
+// is dealt with, as that of checkpoint.
+func (m *Manager) checkpointCleaned(d *logDir) error {
 	d.checkpoints.Lock()
 	old, known := d.written[cleanedToIn.file]
 	offsets := d.collect(cleanedToIn)
 	if known && len(old) == 0 && len(offsets) == 0 {
 		d.checkpoints.Unlock()
-		return
+		return nil
 	}
 	err := d.write(cleanedToIn.file, offsets)
 	d.checkpoints.Unlock()
 	if err != nil {
 		m.dirFailed(d, err)
+	}
+	return err
+}
+
+// recheckpointCleaned is checkpointCleaned for all directories: of cleanings whose own found no space.
+func (m *Manager) recheckpointCleaned() {
+	for _, d := range m.onlineDirs() {
+		_ = m.checkpointCleaned(d)
 	}
 }
 

@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
 
+	"gregor/storage/segment"
 	"gregor/storage/vfs"
 )
 
 // CreateLog returns the log of a partition, creating it if need be: in the directory with the given id, or, for a
 // zero or reserved id, in the online one with the fewest logs. When the replica may be in a directory that is
 // offline, the answer is ErrStorage rather than an empty log; when the log belongs to another topic of that
-// name, ErrInconsistentTopicID. Logs of different partitions are created at the same time.
+// name, ErrInconsistentTopicID; when none of the directories has space for it, ErrNoSpace, and there is nothing of it. Logs of different partitions are created at the same time.
 func (m *Manager) CreateLog(topic string, partition int32, topicID [16]byte, c LogConfig, dirID [16]byte) (*Log, error) {
 	p := TopicPartition{Topic: topic, Partition: partition}
 	m.changing.RLock()
@@ -164,13 +166,40 @@ func (m *Manager) create(p TopicPartition, kind DirKind, topicID [16]byte, c Log
 		if errors.Is(err, ErrInconsistentTopicID) {
 			return nil, err
 		}
+		if err = m.createFailed(d, opts.Dir, name, err); errors.Is(err, ErrNoSpace) {
+			continue
+		}
 		m.dirFailed(d, err)
 		if exists, statErr := vfs.Exists(m.fs, opts.Dir); exists || statErr != nil {
 			// A second directory elsewhere would leave two of one partition when this one comes back.
 			break
 		}
 	}
+	if errors.Is(err, ErrNoSpace) {
+		return nil, err
+	}
 	return nil, storageErrorf(dirs[0].path, "creation of "+name, err)
+}
+
+// createFailed sorts out why a log could not be created. Without space what there is of it is removed again, so that it
+// may be created anew, here or in another directory: an ErrNoSpace.
+func (m *Manager) createFailed(d *logDir, path, name string, cause error) error {
+	if !vfs.IsNoSpace(cause) {
+		return cause
+	}
+	entries, err := m.fs.ReadDir(path)
+	for _, e := range entries {
+		if info, statErr := e.Info(); statErr != nil || info.Size() > 0 && filepath.Ext(e.Name()) == segment.LogSuffix {
+			return cause // records: not what was to be created
+		}
+	}
+	if err == nil {
+		err = m.fs.RemoveAll(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(cause, err)
+	}
+	return d.refuse("creation of "+name, cause)
 }
 
 // topicIDQueue is the new logs whose partition.metadata is to be made durable: thousands of partitions are created
@@ -244,6 +273,8 @@ func (m *Manager) nameTopics(d *logDir, logs []*Log) {
 		end(err == nil)
 	}
 	if err != nil {
-		m.dirFailed(d, storageErrorf(d.path, "write of partition.metadata", err))
+		batch.Discard()
+		// Without space the first record of each writes it, or the clean stop.
+		m.dirFailed(d, d.refuse("write of partition.metadata", err))
 	}
 }

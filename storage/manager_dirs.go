@@ -35,6 +35,7 @@ type logDir struct {
 	volume  vfs.Volume // open while the directory is loaded; nil where a volume cannot be synced
 	failure atomic.Pointer[error]
 	failing sync.Mutex // held while the directory goes offline
+	space   *spaceWatch
 
 	hadCleanShutdown bool                        // the last stop was clean
 	loadComplete     bool                        // every log has been loaded (and recovered, if need be)
@@ -139,8 +140,12 @@ func (m *Manager) PreviousBrokerEpoch() (epoch int64, ok bool) {
 }
 
 // dirFailed takes a directory offline: its logs answer ErrStorage from now on, the others go on. A directory
-// never comes back before the next start. It may be called with no lock held but a log's writer's lock not.
+// never comes back before the next start. It may be called with no lock held but a log's writer's lock not. What failed for
+// want of space (ErrNoSpace) has changed nothing and is no failure of the directory.
 func (m *Manager) dirFailed(d *logDir, cause error) {
+	if errors.Is(cause, ErrNoSpace) {
+		return
+	}
 	d.failing.Lock() // who meets the failure second finds the logs offline, too
 	defer d.failing.Unlock()
 	if !d.fail(cause) {

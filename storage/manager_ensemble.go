@@ -55,7 +55,7 @@ func (e *ensemble) list(o ManagerOptions, placing *sync.RWMutex) error {
 
 func (e *ensemble) newDir(path string, placing *sync.RWMutex) *logDir {
 	return &logDir{
-		fs: e.fs, slog: e.log, path: path, placing: placing,
+		fs: e.fs, slog: e.log, path: path, placing: placing, space: newSpaceWatch(e.fs, e.log, path),
 		logs: map[TopicPartition]*Log{}, written: map[string]map[TopicPartition]int64{},
 		lowered: map[TopicPartition]loweredPoint{},
 	}

@@ -13,7 +13,10 @@ func (m *Manager) startLoops() {
 	}
 	m.every(i.RetentionCheckMillis, i.InitialRetentionMillis, m.deleteOldSegments)
 	m.every(i.ProducerExpiryMillis, i.ProducerExpiryMillis, m.expireProducers)
-	m.every(i.RecoveryPointMillis, i.RecoveryPointMillis, m.checkpoints(recoveryPointsIn))
+	m.every(i.RecoveryPointMillis, i.RecoveryPointMillis, func() {
+		m.checkpoints(recoveryPointsIn)()
+		m.recheckpointCleaned()
+	})
 	m.every(i.LogStartOffsetMillis, i.LogStartOffsetMillis, m.checkpoints(logStartOffsetsIn))
 	m.every(i.HighWatermarkMillis, i.HighWatermarkMillis, m.checkpoints(highWatermarksIn))
 }
@@ -56,8 +59,8 @@ func (m *Manager) deleteOldSegments() {
 		}
 		n, err := l.DeleteOldSegments(time.Now())
 		deleted += n
-		// A failed log has reported itself, a closed one has just been deleted.
-		if err != nil && !errors.Is(err, ErrStorage) && !errors.Is(err, ErrClosed) {
+		// A failed log, and a full disk, has reported itself, a closed log has just been deleted.
+		if err != nil && !errors.Is(err, ErrStorage) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoSpace) {
 			m.log.Error("Cannot apply retention", "topic", l.Topic(), "partition", l.Partition(), "error", err)
 		}
 	}

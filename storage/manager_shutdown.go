@@ -21,8 +21,8 @@ const defaultBatchFrom = 128
 
 // Shutdown stops cleanly, in Kafka's order: high watermarks; per log a flush, the producer snapshot and cut
 // indexes; per directory the recovery points, the log start offsets and the proof of the clean stop with the
-// broker's epoch (-1 when it has none); last the locks. A directory in which something failed gets no such
-// proof. No log may be in use any more.
+// broker's epoch (-1 when it has none); last the locks. A directory in which something failed, or that has no space for what
+// is to be written, gets no such proof: the next start recovers its logs. No log may be in use any more.
 func (m *Manager) Shutdown(brokerEpoch int64) error {
 	m.stopLoops()
 	if m.loaded.Load() {
@@ -72,9 +72,9 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 	if err := m.syncNames(d); err != nil { // of the logs that were created
 		return err
 	}
-	m.checkpoint(d, recoveryPointsIn)
-	m.checkpoint(d, logStartOffsetsIn)
-	m.checkpointCleaned(d)
+	if err := errors.Join(m.checkpoint(d, recoveryPointsIn), m.checkpoint(d, logStartOffsetsIn), m.checkpointCleaned(d)); err != nil {
+		return err
+	}
 	if err := d.err(); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (m *Manager) closeDir(d *logDir, brokerEpoch int64) error {
 		return nil
 	}
 	if err := checkpoint.WriteCleanShutdown(m.fs, d.file(checkpoint.CleanShutdownFile), brokerEpoch); err != nil {
-		return storageErrorf(d.path, "write of "+checkpoint.CleanShutdownFile, err)
+		return d.refuse("write of "+checkpoint.CleanShutdownFile, err)
 	}
 	return nil
 }
@@ -99,11 +99,17 @@ func (m *Manager) closeLogs(d *logDir, logs []*Log) error {
 	failed := 0
 	for i, err := range errs {
 		if err != nil && !errors.Is(err, ErrClosed) {
-			m.log.Error("Cannot close a log cleanly", "topic", logs[i].Topic(), "partition", logs[i].Partition(), "error", err)
 			failed++
+			if errors.Is(err, ErrNoSpace) {
+				continue // the directory has said so
+			}
+			m.log.Error("Cannot close a log cleanly", "topic", logs[i].Topic(), "partition", logs[i].Partition(), "error", err)
 		}
 	}
 	if failed > 0 {
+		if c.batch != nil {
+			c.batch.Discard()
+		}
 		return storageErrorf(d.path, "clean shutdown", fmt.Errorf("%d logs could not be closed", failed))
 	}
 	if c.batch == nil {

@@ -42,6 +42,7 @@ type fakeLog struct {
 	notice   func(op string)
 
 	failed    error
+	full      error // there was no space
 	damaged   error
 	deletions int
 }
@@ -233,6 +234,8 @@ func (l *fakeLog) DeleteOldSegments(time.Time) error {
 }
 
 // Fail implements Log.
+func (l *fakeLog) NoSpace(err error) { l.full = err }
+
 func (l *fakeLog) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

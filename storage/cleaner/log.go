@@ -35,6 +35,8 @@ type Log interface {
 	SetCleanedTo(v *View, offset int64) error
 	// DeleteOldSegments applies retention.
 	DeleteOldSegments(now time.Time) error
+	// NoSpace reports that a round found no space, and came to nothing.
+	NoSpace(err error)
 	// Fail reports that a file operation on the log failed.
 	Fail(err error)
 	// Damaged reports that a file of the view is not what was written.

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
 	"gregor/protocol/record"
 	"gregor/storage/segment"
+	"gregor/storage/vfs"
 )
 
 // Config is log.cleaner.* of the broker.
@@ -34,6 +34,10 @@ func DefaultConfig() Config {
 // keepMapBytes is how much memory for keys an idle goroutine keeps.
 const keepMapBytes = 1 << 20
 
+// fullDiskRest is how long a log is left alone that there was no space to clean: each try reads it, and may write much of
+// it, before it finds out.
+const fullDiskRest = 30 * time.Second
+
 // Pool cleans logs on several goroutines: each takes the filthiest log that nobody is cleaning, and rests for
 // BackoffMillis when there is none. Start it, then Stop it before the logs are closed.
 type Pool struct {
@@ -50,6 +54,7 @@ type Pool struct {
 	stopped     bool
 	busy        map[Log]*job
 	uncleanable map[Log]error
+	resting     map[Log]time.Time // logs that there was no space to clean, until when they are left alone
 }
 
 // job is a round that runs.
@@ -75,7 +80,7 @@ func NewPool(logs Logs, c Config, log *slog.Logger) *Pool {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{logs: logs, log: log, config: c, busy: map[Log]*job{}, uncleanable: map[Log]error{}}
+	p := &Pool{logs: logs, log: log, config: c, busy: map[Log]*job{}, uncleanable: map[Log]error{}, resting: map[Log]time.Time{}}
 	p.throttle.setRate(c.MaxBytesPerSecond)
 	return p
 }
@@ -146,6 +151,7 @@ func (p *Pool) Reconfigure(c Config) {
 func (p *Pool) Abort(l Log) {
 	p.mu.Lock()
 	delete(p.uncleanable, l)
+	delete(p.resting, l)
 	j := p.busy[l]
 	p.mu.Unlock()
 	if j != nil {
@@ -210,10 +216,10 @@ func (p *Pool) choose(ctx context.Context) (target, bool) {
 	dirtiest, maxDelay := 0.0, int64(0)
 	current := map[Log]bool{}
 	for l := range p.logs.Compacted() {
-		if len(p.uncleanable) > 0 {
+		if len(p.uncleanable)+len(p.resting) > 0 {
 			current[l] = true
 		}
-		if p.busy[l] != nil || p.uncleanable[l] != nil {
+		if p.busy[l] != nil || p.uncleanable[l] != nil || p.rests(l, now) {
 			continue
 		}
 		v := l.View()
@@ -230,11 +236,7 @@ func (p *Pool) choose(ctx context.Context) (target, bool) {
 			best = target{log: l, view: v, plan: plan}
 		}
 	}
-	for l := range p.uncleanable {
-		if !current[l] {
-			delete(p.uncleanable, l)
-		}
-	}
+	p.forgetLocked(current)
 	p.metrics.chosen(now, dirtiest, maxDelay)
 	if best.log == nil || ctx.Err() != nil {
 		return target{}, false
@@ -250,6 +252,30 @@ func (p *Pool) choose(ctx context.Context) (target, bool) {
 		return target{}, false
 	}
 	return best, true
+}
+
+// rests tells whether a log is left alone for want of space.
+func (p *Pool) rests(l Log, nowMillis int64) bool {
+	until, ok := p.resting[l]
+	if ok && nowMillis >= until.UnixMilli() {
+		delete(p.resting, l)
+		ok = false
+	}
+	return ok
+}
+
+// forgetLocked forgets what is known of logs that are no longer current.
+func (p *Pool) forgetLocked(current map[Log]bool) {
+	for l := range p.uncleanable {
+		if !current[l] {
+			delete(p.uncleanable, l)
+		}
+	}
+	for l := range p.resting {
+		if !current[l] {
+			delete(p.resting, l)
+		}
+	}
 }
 
 // resetLocked notes that a log has to be cleaned from its start.
@@ -288,14 +314,12 @@ func (w *worker) clean(t target) bool {
 	case aborted(err):
 		p.log.Info("Cleaning of a log was aborted", "log", t.log.Name(), "reason", err)
 		return false
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		p.log.Warn("No space to clean a log; trying again later", "log", t.log.Name(), "error", err)
-		return false
 	default:
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.failedLocked(t.log, &t.view, err)
-		p.mu.Unlock()
-		return false
+		_, full := p.resting[t.log]
+		return full // another may be in a directory that has space
 	}
 	return true
 }
@@ -305,9 +329,16 @@ func aborted(err error) bool {
 	return errors.Is(err, ErrAborted) || errors.Is(err, segment.ErrRangeGone) || errors.Is(err, fs.ErrClosed)
 }
 
-// failedLocked sorts out a failure: that of the disk is the log's, anything else makes the log uncleanable.
+// failedLocked sorts out a failure: without space the log rests for a while, that of the disk is the log's, anything else
+// makes the log uncleanable.
 func (p *Pool) failedLocked(l Log, v *View, err error) {
 	if aborted(err) || l.Check(v) != nil {
+		return
+	}
+	if vfs.IsNoSpace(err) {
+		p.resting[l] = time.Now().Add(fullDiskRest)
+		p.log.Debug("No space to clean a log; trying again later", "log", l.Name(), "error", err)
+		l.NoSpace(err)
 		return
 	}
 	limited := errors.Is(err, record.ErrLimit)

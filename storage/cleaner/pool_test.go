@@ -321,8 +321,8 @@ func TestFullDiskIsTriedAgain(t *testing.T) {
 				t.Errorf("%s takes space", e.Name())
 			}
 		}
-		if l.failed != nil || !strings.Contains(out.String(), "No space") {
-			t.Errorf("failed %v: %s", l.failed, out)
+		if l.failed != nil || !errors.Is(l.full, syscall.ENOSPC) || len(p.Metrics().Uncleanable) != 0 || strings.Contains(out.String(), "ERROR") {
+			t.Errorf("failed %v, full %v: %s", l.failed, l.full, out)
 		}
 		s.Set(nil)
 		time.Sleep(time.Minute)
