@@ -262,9 +262,11 @@ func (m *machine) leaderChange(e *raftpb.Entry) (record.Batch, error) {
 }
 
 func (m *machine) saveHardState(hs *raftpb.HardState) error {
-	return m.states.save(quorumState{
-		term: hs.GetTerm(), vote: hs.GetVote(), leader: nodeID(m.rn.BasicStatus().Lead),
-		config: config{m.config.level, m.config.voters},
+	return m.storage.full.write("write of "+quorumStateFile, func() error {
+		return m.states.save(quorumState{
+			term: hs.GetTerm(), vote: hs.GetVote(), leader: nodeID(m.rn.BasicStatus().Lead),
+			config: config{m.config.level, m.config.voters},
+		})
 	})
 }
 
@@ -523,7 +525,7 @@ func (m *machine) tick() error {
 	if err := m.tickTransfers(); err != nil {
 		return err
 	}
-	if err := m.states.flush(); err != nil {
+	if err := m.storage.full.putOff(m.states.flush()); err != nil {
 		return err
 	}
 	return m.tickLonely()

@@ -11,8 +11,12 @@ import (
 )
 
 // maintain does what need not be done at once: the leader's id goes to quorum-state, old snapshots and the log before
-// them are deleted.
+// them are deleted. What there is no space for is done another time.
 func (m *machine) maintain(now time.Time) error {
+	return m.storage.full.putOff(m.tidy(now))
+}
+
+func (m *machine) tidy(now time.Time) error {
 	if err := m.states.flush(); err != nil {
 		return err
 	}

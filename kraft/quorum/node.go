@@ -114,6 +114,7 @@ func (n *Node) Start() error {
 			}
 		})
 	}
+	n.machine.storage.full.waits, n.machine.storage.full.stop = true, n.stop
 	go n.loop()
 	return nil
 }
@@ -200,6 +201,9 @@ func (n *Node) loop() {
 			err = n.machine.drain()
 		}
 		if err != nil {
+			if errors.Is(err, ErrClosed) {
+				return // stopped while it waited for space
+			}
 			n.Fail(err)
 			return
 		}

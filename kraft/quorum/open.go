@@ -68,6 +68,7 @@ func openLogs(o *Options, b *board, acc *accumulator) (*machine, error) {
 		return nil, errors.Join(err, log.Close())
 	}
 	s := &raftStorage{log: log, snapshots: snapshots, segmentBytes: o.Log.SegmentBytes, base: config{voters: static}}
+	s.full.logger, s.full.dir = o.Logger, o.Dir
 	if err := s.recover(newest, hasSnapshot); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

@@ -146,6 +146,9 @@ func (s *snapshotStore) complete(part string, id SnapshotID) error {
 		return fmt.Errorf("snapshot %v: %w", id, err)
 	}
 	if err := s.fs.Rename(part, s.path(id)); err != nil {
+		if vfs.IsNoSpace(err) {
+			_ = s.fs.Remove(part) // it takes the space that is wanted
+		}
 		return fmt.Errorf("snapshot %v: %w", id, err)
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {

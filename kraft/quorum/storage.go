@@ -52,6 +52,7 @@ type raftStorage struct {
 	history   *configHistory
 	base      config // of the static voters, for level 0
 
+	full         fullDisk
 	segmentBytes int32
 	tail         tailCache
 	first        atomic.Uint64
@@ -212,7 +213,8 @@ func (s *raftStorage) truncate(endOffset int64) error {
 	}
 	s.tail.truncate(endOffset)
 	s.history.truncate(endOffset)
-	if err := s.log.TruncateTo(endOffset); err != nil {
+	err := s.full.write("truncation of the metadata log", func() error { return s.log.TruncateTo(endOffset) })
+	if err != nil {
 		return fmt.Errorf("truncation of the metadata log to offset %d: %w", endOffset, err)
 	}
 	return nil
@@ -226,7 +228,11 @@ func (s *raftStorage) write(batches []byte) error {
 		if at == start {
 			return nil
 		}
-		if _, err := s.log.AppendRaft(batches[start:at]); err != nil {
+		err := s.full.write("append to the metadata log", func() error {
+			_, err := s.log.AppendRaft(batches[start:at])
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("append to the metadata log: %w", err)
 		}
 		start = at

@@ -143,7 +143,7 @@ func (m *machine) offered(from ReplicaKey, msg *raftpb.Message, offer snapshotOf
 	m.dropFetch()
 	d, err := m.storage.snapshots.newDownload(offer.id, nil)
 	if err != nil {
-		return err
+		return m.storage.full.putOff(err) // the leader offers it again
 	}
 	m.fetch = snapshotFetch{from: from, message: msg, download: d}
 	m.requestChunk()
@@ -202,7 +202,10 @@ func (m *machine) takeChunk(from ReplicaKey, c chunk) error {
 		return nil
 	}
 	if _, err := f.download.Write(c.bytes); err != nil {
-		return err
+		if isFull(err) {
+			m.dropFetch() // it takes the space that is wanted; the leader offers it again
+		}
+		return m.storage.full.putOff(err)
 	}
 	if f.download.position < c.sizeBytes {
 		if len(c.bytes) > 0 {
@@ -222,7 +225,7 @@ func (m *machine) fetched() error {
 			m.o.Logger.Warn("metadata quorum: received a corrupt snapshot", "snapshot", f.download.id.String(), "error", err)
 			return nil
 		}
-		return err
+		return m.storage.full.putOff(err)
 	}
 	r, err := m.storage.snapshots.openSnapshot(f.download.id)
 	if err != nil {
