@@ -293,6 +293,7 @@ func (b *Broker) join(ctx, background context.Context, sockets []socket) error {
 		}
 	})
 	b.wg.Go(func() { b.placement.run(background) })
+	b.wg.Go(func() { b.replicas.Run(background) })
 	if err := b.awaitReady(ctx); err != nil {
 		return err
 	}

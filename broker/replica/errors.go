@@ -19,6 +19,7 @@ var logErrors = []struct {
 	{storage.ErrRecordTooLarge, kerr.MessageTooLarge},
 	{storage.ErrSegmentTooSmall, kerr.RecordListTooLarge},
 	{storage.ErrStorage, kerr.KafkaStorageError},
+	{storage.ErrNoSpace, kerr.KafkaStorageError}, // clients try again, as after Kafka's own
 	{storage.ErrClosed, kerr.NotLeaderForPartition},
 	{storage.ErrOldLeaderEpoch, kerr.NotLeaderForPartition},
 	{producer.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},

@@ -40,16 +40,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Manager holds the replicas of this broker. Lookups take no lock; changes come from the image's loader, one image at a
-// time.
+// Manager holds the replicas of this broker. Lookups take no lock; changes come from one goroutine at a time: that of the
+// image's loader, or Run's.
 type Manager struct {
 	o          Options
 	partitions sync.Map // image.TopicPartition -> *Partition
 	offline    sync.Map // image.TopicPartition -> error: replicas that could not be opened because of their storage
+
+	changing sync.Mutex
+	newest   *image.Image  // that was published; guarded by changing
+	wanting  sync.Map      // image.TopicPartition -> struct{}: replicas that there was no space for
+	want     chan struct{} // there is one
 }
 
 // NewManager returns a manager without replicas.
-func NewManager(o Options) *Manager { return &Manager{o: o} }
+func NewManager(o Options) *Manager { return &Manager{o: o, want: make(chan struct{}, 1)} }
 
 // Name names the publisher in logs.
 func (m *Manager) Name() string { return "replica manager" }
@@ -89,6 +94,9 @@ func (m *Manager) All() []*Partition {
 // cannot be opened is logged and left out: requests for it are answered as Missing says, and the others of the change
 // go on.
 func (m *Manager) Publish(delta *image.Delta, img *image.Image, _ image.Manifest) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	m.newest = img
 	if topics := delta.Topics(); topics != nil {
 		local := topics.LocalChanges(m.o.NodeID)
 		m.remove(local.Deletes)
@@ -109,6 +117,7 @@ func (m *Manager) remove(deletes []image.LocalDelete) {
 		key := image.TopicPartition{Topic: d.Topic, Partition: d.Partition}
 		m.partitions.Delete(key)
 		m.offline.Delete(key)
+		m.wanting.Delete(key)
 		if p != nil {
 			p.stop()
 		}
@@ -163,9 +172,15 @@ func (l *lostReplicas) add(cause error) {
 func (m *Manager) applyRole(img *image.Image, r image.LocalReplica, lost *lostReplicas) {
 	key := image.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	err := m.tryRole(img, r)
-	if errors.Is(err, storage.ErrStorage) {
+	full := errors.Is(err, storage.ErrNoSpace)
+	m.wants(key, full)
+	if full || errors.Is(err, storage.ErrStorage) {
+		cause := err
+		if full {
+			cause = storage.ErrNoSpace // the directory has said where
+		}
 		if _, known := m.offline.Swap(key, mapped(err)); !known {
-			lost.add(err)
+			lost.add(cause)
 		}
 		return
 	}
