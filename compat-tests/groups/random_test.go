@@ -69,8 +69,7 @@ type group struct {
 	// classic is the share of the classic protocol, in a hundred.
 	classic int
 	// assignor is the wish of all consumers of the group: which of two that as many members want is taken depends in Kafka
-	// on which was there first. With none, all of them read one topic: which topic's partitions the uniform assignor leaves
-	// to a member that has too many depends in Kafka on the hashes of topic ids, in Gregor on the sizes.
+	// on which was there first.
 	assignor string
 	// patterns holds when consumers subscribe to patterns, too. Such a group lives from the step born on for patternSteps.
 	patterns bool
@@ -318,8 +317,7 @@ func (d *driver) compare(all []*pending) error {
 }
 
 // untied tells whether the sides may part here. A member that joined by the classic protocol has a generated id, so that
-// the order of the members of a consumer group is not the same on both sides, and who gets which partition neither; nor is
-// it by the uniform assignor, which in Kafka follows the hashes of ids. All
+// the order of the members of a consumer group is not the same on both sides, and who gets which partition neither. All
 // else of the answers must agree even then. And Kafka's coordinator throws when a classic group becomes a consumer group while
 // a member that waits in its rebalance lacks the protocol of the generation before: there is nothing to agree on.
 func (d *driver) untied(p *pending, a, b kmsg.Response) bool {
@@ -330,7 +328,7 @@ func (d *driver) untied(p *pending, a, b kmsg.Response) bool {
 	// Whether all members of a group read the same topics Kafka notes when a member changes, and not when a pattern is
 	// resolved: until the next change it may give partitions to members that do not read the topic, who then do not get
 	// them, and nobody does. Gregor looks at the topics.
-	if g := d.groups[p.group]; !g.generated && g.assignor == "range" && !g.patterns {
+	if g := d.groups[p.group]; !g.generated && !g.patterns {
 		return false
 	}
 	strip := func(resp kmsg.Response) {

@@ -280,10 +280,7 @@ func (d *driver) heartbeat848(g *group) *pending {
 	full := epoch == 0 || d.chance(15)
 	var topics []string
 	if full {
-		topics = []string{"t"}
-		if g.assignor == "range" {
-			topics = oneOf(d, []string{"t"}, []string{"t", "u"}, []string{"t", "u", "v"}, []string{"v"}, []string{"missing", "t"})
-		}
+		topics = oneOf(d, []string{"t"}, []string{"t", "u"}, []string{"t", "u", "v"}, []string{"v"}, []string{"missing", "t"})
 		if d.chance(3) {
 			topics = nil
 		}
