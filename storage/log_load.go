@@ -1,14 +1,12 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"gregor/protocol/record"
 	"gregor/storage/producer"
@@ -89,109 +87,6 @@ func removeIfExists(fsys vfs.FS, path string) error {
 		return err
 	}
 	return nil
-}
-
-// finishSwaps removes what deletions and cleanings left behind, and completes a swap whose new files are all
-// there: the segments that they replace go, then they get their names.
-func (ld *loader) finishSwaps() error {
-	swaps, err := ld.removeTemporary()
-	if err != nil || len(swaps) == 0 {
-		return err
-	}
-	low, high, err := ld.swapRange(swaps)
-	if err != nil {
-		return err
-	}
-	for name := range ld.names {
-		offset, suffix, ok := segment.ParseFileName(name)
-		if suffix == segment.SnapshotSuffix && slices.Contains(swaps, segment.FileName(offset, segment.LogSuffix+segment.SwapSuffix)) {
-			continue // of the producers before the segment, which the swap does not change
-		}
-		if ok && !strings.HasSuffix(suffix, segment.SwapSuffix) && offset >= low && offset < high {
-			ld.l.log.Info("Deleting a file that a finished cleaning replaces", "file", ld.path(name))
-			if err := ld.remove(name); err != nil {
-				return err
-			}
-		}
-	}
-	if err := ld.l.fs.SyncDir(ld.dir); err != nil {
-		return err
-	}
-	for _, name := range swaps {
-		ld.l.log.Info("Swapping in a cleaned file", "file", ld.path(name))
-		if err := ld.l.fs.Rename(ld.path(name), ld.path(strings.TrimSuffix(name, segment.SwapSuffix))); err != nil {
-			return err
-		}
-	}
-	if err := ld.l.fs.SyncDir(ld.dir); err != nil {
-		return err
-	}
-	return ld.list()
-}
-
-// removeTemporary removes *.deleted and *.cleaned and returns the *.swap that count, sorted. Swap files at or
-// above a cleaned file are from a split of a segment that did not come to its end.
-func (ld *loader) removeTemporary() (swaps []string, err error) {
-	lowestCleaned := int64(math.MaxInt64)
-	var gone []string
-	for name := range ld.names {
-		offset, suffix, ok := segment.ParseFileName(name)
-		switch {
-		case strings.HasSuffix(name, segment.DeletedSuffix) && !strings.HasSuffix(name, ".checkpoint.deleted"):
-			gone = append(gone, name)
-		case ok && strings.HasSuffix(suffix, segment.CleanedSuffix):
-			lowestCleaned = min(lowestCleaned, offset)
-			gone = append(gone, name)
-		case ok && strings.HasSuffix(suffix, segment.SwapSuffix):
-			swaps = append(swaps, name)
-		}
-	}
-	swaps = slices.DeleteFunc(swaps, func(name string) bool {
-		offset, _, _ := segment.ParseFileName(name)
-		if offset >= lowestCleaned {
-			gone = append(gone, name)
-			return true
-		}
-		return false
-	})
-	// Swap files first: what makes them void must not vanish before they do.
-	slices.SortFunc(gone, func(a, b string) int {
-		return cmp.Compare(strings.Index(b, segment.SwapSuffix), strings.Index(a, segment.SwapSuffix))
-	})
-	for _, name := range gone {
-		ld.l.log.Info("Deleting a leftover file", "file", ld.path(name))
-		if err := ld.remove(name); err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(swaps)
-	return swaps, nil
-}
-
-// swapRange is the range of offsets that swapped segments cover.
-func (ld *loader) swapRange(swaps []string) (low, high int64, err error) {
-	low, high = math.MaxInt64, math.MinInt64
-	for _, name := range swaps {
-		base, suffix, _ := segment.ParseFileName(name)
-		if suffix != segment.LogSuffix+segment.SwapSuffix {
-			continue
-		}
-		size, err := ld.sizeOf(name)
-		if err != nil {
-			return 0, 0, err
-		}
-		s := segment.Open(ld.dir, base, size, nowMillis(), segment.SwapSuffix, ld.options)
-		next, err := s.NextOffset()
-		if errors.Is(err, ErrCorrupt) {
-			err = nil // the end of what was split, which recovery judges
-		}
-		if err = errors.Join(err, s.Close()); err != nil {
-			return 0, 0, err
-		}
-		// An empty one replaces what was at its base all the same.
-		low, high = min(low, base), max(high, next, base+1)
-	}
-	return low, high, nil
 }
 
 func (ld *loader) sizeOf(name string) (int64, error) {
