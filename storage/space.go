@@ -52,8 +52,8 @@ func (w *spaceWatch) met(op, path string, cause error) {
 	if _, usable, err := w.fs.DiskUsage(w.dir); err == nil {
 		free = usable
 	}
-	w.log.Error("Log directory is full: what does not fit is refused with KAFKA_STORAGE_ERROR, the directory stays online and goes "+
-		"on when there is space. Delete records or topics, lower the retention, or enlarge the file system or the quota",
+	w.log.Error("Log directory is full: what does not fit is refused (producers get KAFKA_STORAGE_ERROR) or waits, the directory "+
+		"stays online and goes on when there is space. Delete records or topics, lower the retention, or enlarge the file system or the quota",
 		"dir", w.dir, "operation", op, "path", path, "usableBytes", free, "error", cause)
 }
 
