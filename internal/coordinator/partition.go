@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gregor/internal/invariants"
+	"gregor/internal/outage"
 	"gregor/internal/timeline"
 )
 
@@ -75,6 +76,8 @@ type partition[R any, M Machine[R]] struct {
 
 	// What follows belongs to the owner goroutine alone.
 	loaded *loaded[R, M]
+	// timerTrouble is with timer operations: each is tried again and again, as while the disk is full.
+	timerTrouble outage.Outage
 }
 
 // loaded is the machine and what the runtime knows about it while it serves.
@@ -279,10 +282,19 @@ func (p *partition[R, M]) runTimers() {
 }
 
 func (p *partition[R, M]) timerDone(t *timer[R], err error) {
-	if err == nil || errors.Is(err, ErrNotCoordinator) {
+	now := time.Now()
+	if err == nil {
+		if say, lasted := p.timerTrouble.Ends(now); say {
+			p.logger.Info("timer operations work again", "after", lasted.Round(time.Millisecond))
+		}
 		return
 	}
-	p.logger.Warn("timer operation failed", "timer", t.key, "retry", t.retry, "cause", err)
+	if errors.Is(err, ErrNotCoordinator) {
+		return
+	}
+	if say, lasted := p.timerTrouble.Fails(now); say {
+		p.logger.Warn("timer operation failed", "timer", t.key, "retry", t.retry, "cause", err, "failing", lasted.Round(time.Millisecond))
+	}
 	if t.retry && !p.loaded.timers.Scheduled(t.key) {
 		p.loaded.timers.Schedule(t.key, retryBackoff, true, t.op)
 	}
