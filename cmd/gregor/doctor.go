@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -19,10 +20,10 @@ type doctorFlags struct {
 func newDoctor() *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
-		Use:   "doctor [server.properties]",
+		Use:   "doctor [server.properties] [DIRECTORY...]",
 		Short: "Say what a start would make of a configuration and of log directories",
 		Long: `Examines a server.properties file and the log directories that it names, or the
-directories of --log-dirs, and changes nothing: formats, metadata.version and
+directories that are given, and changes nothing: formats, metadata.version and
 features, partitions, keys that have no effect or would be refused, whether the last
 stop was clean and what would be recovered, files that are damaged or do not belong there.
 
@@ -31,11 +32,10 @@ indexes; without, no more than a start reads.
 
 The exit status is 0 when a start would serve everything, 1 with warnings, 2 when
 something would not be served or could not be read.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file := ""
-			if len(args) == 1 {
-				file = args[0]
+			file, err := f.sort(args)
+			if err != nil {
+				return err
 			}
 			return f.run(cmd.OutOrStdout(), file)
 		},
@@ -47,9 +47,25 @@ something would not be served or could not be read.`,
 	return c
 }
 
+// sort tells log directories from the file of the configuration, "" for none.
+func (f *doctorFlags) sort(args []string) (file string, err error) {
+	for _, a := range args {
+		info, err := os.Stat(a)
+		switch {
+		case err == nil && info.IsDir():
+			f.dirs = append(f.dirs, a)
+		case file != "":
+			return "", fmt.Errorf("%s and %s: only one of them can be the configuration, and neither is a directory", file, a)
+		default:
+			file = a
+		}
+	}
+	return file, nil
+}
+
 func (f *doctorFlags) run(out io.Writer, file string) error {
 	if file == "" && len(f.dirs) == 0 {
-		return errors.New("nothing to examine: name a server.properties file, or use --log-dirs")
+		return errors.New("nothing to examine: name a server.properties file or log directories")
 	}
 	o := inspect.DoctorOptions{FS: vfs.Real(), Dirs: f.dirs, Deep: f.deep, Errs: os.Stderr}
 	if file != "" {
