@@ -86,7 +86,13 @@ func (ld *dirLoader) load() error {
 		ld.m.dirFailed(ld.d, err)
 		return nil
 	}
-	ld.d.slog.Info("Loading logs", "dir", ld.d.path, "logs", len(toLoad), "clean", ld.d.hadCleanShutdown)
+	switch {
+	case len(toLoad) == 0: // a new directory also has no proof of a clean stop, and nothing to recover
+	case ld.d.hadCleanShutdown:
+		ld.d.slog.Info("Loading logs", "dir", ld.d.path, "logs", len(toLoad))
+	default:
+		ld.d.slog.Info("No clean shutdown file: recovering the logs", "dir", ld.d.path, "logs", len(toLoad))
+	}
 	progress := newProgress(ld.m, ld.d, len(toLoad))
 	jobs := make(chan found)
 	var wg sync.WaitGroup
@@ -155,7 +161,6 @@ func (ld *dirLoader) takeCleanShutdown() error {
 	d := ld.d
 	err := checkpoint.DeleteCleanShutdown(d.fs, d.path, d.file(checkpoint.CleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		d.slog.Info("No clean shutdown file: recovering the logs", "dir", d.path)
 		return nil
 	}
 	d.hadCleanShutdown = err == nil
