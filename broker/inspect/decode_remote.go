@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -34,34 +33,24 @@ func remoteText(r record.Record) string {
 func remoteRecordText(rec schema.Record) (string, error) {
 	switch m := rec.(type) {
 	case *schema.RemoteLogSegmentMetadataRecord:
-		id := &m.RemoteLogSegmentID
-		epochs := map[int32]int64{}
-		for _, e := range m.SegmentLeaderEpochs {
-			epochs[e.LeaderEpoch] = e.Offset
-		}
 		state, err := nameOf(m.RemoteLogSegmentState, segmentStates)
 		return fmt.Sprintf("RemoteLogSegmentMetadata{remoteLogSegmentId=%s, startOffset=%d, endOffset=%d, brokerId=%d, maxTimestampMs=%d, "+
 			"eventTimestampMs=%d, segmentLeaderEpochs=%s, segmentSizeInBytes=%d, customMetadata=%s, state=%s, txnIdxEmpty=%t}",
-			segmentIDText(&id.TopicIDPartition, id.ID), m.StartOffset, m.EndOffset, m.BrokerID, m.MaxTimestampMs, m.EventTimestampMs,
-			epochsText(epochs), m.SegmentSizeInBytes, customText(m.CustomMetadata), state, m.TxnIndexEmpty), err
+			segmentIDText(&m.RemoteLogSegmentID), m.StartOffset, m.EndOffset, m.BrokerID, m.MaxTimestampMs, m.EventTimestampMs,
+			epochsText(m.SegmentLeaderEpochs), m.SegmentSizeInBytes, customText(m.CustomMetadata), state, m.TxnIndexEmpty), err
 	case *schema.RemoteLogSegmentMetadataUpdateRecord:
-		id := &m.RemoteLogSegmentID
 		state, err := nameOf(m.RemoteLogSegmentState, segmentStates)
 		return fmt.Sprintf("RemoteLogSegmentMetadataUpdate{remoteLogSegmentId=%s, customMetadata=%s, state=%s, eventTimestampMs=%d, brokerId=%d}",
-			segmentIDText((*schema.TopicIdPartitionEntry)(&id.TopicIDPartition), id.ID), customText(m.CustomMetadata), state, m.EventTimestampMs, m.BrokerID), err
+			segmentIDText(&m.RemoteLogSegmentID), customText(m.CustomMetadata), state, m.EventTimestampMs, m.BrokerID), err
 	case *schema.RemotePartitionDeleteMetadataRecord:
 		state, err := nameOf(m.RemotePartitionDeleteState, deletionStates)
 		return fmt.Sprintf("RemotePartitionDeleteMetadata{topicPartition=%s, state=%s, eventTimestampMs=%d, brokerId=%d}",
-			topicPartitionText((*schema.TopicIdPartitionEntry)(&m.TopicIDPartition)), state, m.EventTimestampMs, m.BrokerID), err
+			topicPartitionText(&m.TopicIDPartition), state, m.EventTimestampMs, m.BrokerID), err
 	case *schema.RemoteLogSegmentMetadataSnapshotRecord:
-		epochs := map[int32]int64{}
-		for _, e := range m.SegmentLeaderEpochs {
-			epochs[e.LeaderEpoch] = e.Offset
-		}
 		state, err := nameOf(m.RemoteLogSegmentState, segmentStates)
 		return fmt.Sprintf("RemoteLogSegmentMetadataSnapshot{segmentId=%s, startOffset=%d, endOffset=%d, maxTimestampMs=%d, segmentLeaderEpochs=%s, "+
 			"segmentSizeInBytes=%d, customMetadata=%s, state=%s, txnIdxEmpty=%t}", uuidText(m.SegmentID), m.StartOffset, m.EndOffset, m.MaxTimestampMs,
-			epochsText(epochs), m.SegmentSizeInBytes, customText(m.CustomMetadata), state, m.TxnIndexEmpty), err
+			epochsText(m.SegmentLeaderEpochs), m.SegmentSizeInBytes, customText(m.CustomMetadata), state, m.TxnIndexEmpty), err
 	}
 	return "", errors.ErrUnsupported
 }
@@ -72,12 +61,16 @@ func topicPartitionText(p *schema.TopicIdPartitionEntry) string {
 	return fmt.Sprintf("%s:%s-%d", uuidText(p.ID), p.Name, p.Partition)
 }
 
-func segmentIDText(p *schema.TopicIdPartitionEntry, id [16]byte) string {
-	return fmt.Sprintf("RemoteLogSegmentId{topicIdPartition=%s, id=%s}", topicPartitionText(p), uuidText(id))
+func segmentIDText(id *schema.RemoteLogSegmentIdEntry) string {
+	return fmt.Sprintf("RemoteLogSegmentId{topicIdPartition=%s, id=%s}", topicPartitionText(&id.TopicIDPartition), uuidText(id.ID))
 }
 
-// epochsText lists the start offsets of leader epochs.
-func epochsText(epochs map[int32]int64) string {
+// epochsText lists the start offsets of leader epochs, each epoch once.
+func epochsText(entries []schema.SegmentLeaderEpochEntry) string {
+	epochs := map[int32]int64{}
+	for _, e := range entries {
+		epochs[e.LeaderEpoch] = e.Offset
+	}
 	var list []string
 	for _, epoch := range sortedKeys(epochs) {
 		list = append(list, strconv.Itoa(int(epoch))+"="+strconv.FormatInt(epochs[epoch], 10))
@@ -95,7 +88,7 @@ func customText(b []byte) string {
 
 func nameOf(number int8, names []string) (string, error) {
 	if int(number) < 0 || int(number) >= len(names) {
-		return "", fmt.Errorf("no state has the number %d; there are %s", number, strings.Join(slices.Clone(names), ", "))
+		return "", fmt.Errorf("no state has the number %d; there are %s", number, strings.Join(names, ", "))
 	}
 	return names[number], nil
 }

@@ -5,7 +5,7 @@
 //	registry NAME                                        keys and values below belong to the record types of a topic
 //	KIND Name [key=N] versions=A-B flexible=C+|none [extra=parts]     KIND is record, key, value or data
 //		Field type [in A+|A-B] [tag N] [default V] [ignorable]
-//	struct Name                                          a part of the message before it
+//	struct Name                                          a part of the message before it, and of others with the same versions
 //		Field type ...
 //
 // Types are bool, int8, int16, int32, int64, uint16, float64, uuid, string, bytes, a struct's name, any of these after
@@ -281,12 +281,17 @@ func (p *parser) resolve() error {
 	return nil
 }
 
+// sameVersions tells whether what is a part of one message is encoded alike in another.
+func (m *Message) sameVersions(o *Message) bool {
+	return m.Versions == o.Versions && m.Flexible == o.Flexible && m.ExtraInParts == o.ExtraInParts
+}
+
 func (p *parser) resolveField(s *Struct, f *Field) error {
 	if _, ok := primitives[f.Type.Base]; !ok {
 		if f.Type.Struct = p.byName[f.Type.Base]; f.Type.Struct == nil {
 			return fmt.Errorf("unknown type %q", f.Type.Base)
 		}
-		if f.Type.Struct.Message != s.Message {
+		if !f.Type.Struct.Message.sameVersions(s.Message) {
 			return fmt.Errorf("%s belongs to %s", f.Type.Base, f.Type.Struct.Message.Name)
 		}
 	}

@@ -125,6 +125,22 @@ struct P
 	}
 }
 
+func TestMessagesWithTheSameVersionsShareParts(t *testing.T) {
+	f, err := Parse("f", []byte("data A versions=0-1 flexible=1+\n\tX P\nstruct P\n\tY int32\ndata B versions=0-1 flexible=1+\n\tX P\n\tZ []P\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := f.Messages[1].Fields; len(f.Structs) != 3 || b[0].Type.Struct != f.Structs[1] || b[1].Type.Struct != f.Structs[1] {
+		t.Errorf("%+v", b)
+	}
+	for _, versions := range []string{"versions=0 flexible=1+", "versions=0-1 flexible=0+", "versions=0-1 flexible=1+ extra=parts"} {
+		text := "data A versions=0-1 flexible=1+\n\tX P\nstruct P\n\tY int32\ndata B " + versions + "\n\tX P\n"
+		if _, err := Parse("f", []byte(text)); err == nil || !strings.Contains(err.Error(), "P belongs to A") {
+			t.Errorf("%s: %v", versions, err)
+		}
+	}
+}
+
 func TestGoNamesSpellInitialismsInCapitals(t *testing.T) {
 	for name, want := range map[string]string{
 		"brokerId": "BrokerID", "partitionIds": "PartitionIDs", "TopicId": "TopicID", "VoterDirectoryId": "VoterDirectoryID",

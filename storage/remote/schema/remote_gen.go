@@ -184,7 +184,7 @@ func (m *SegmentLeaderEpochEntry) read(r *wire.Reader, _ int16) {
 
 // RemoteLogSegmentMetadataUpdateRecord is the metadata record of API key 1, version 0.
 type RemoteLogSegmentMetadataUpdateRecord struct {
-	RemoteLogSegmentID    UpdatedSegmentId
+	RemoteLogSegmentID    RemoteLogSegmentIdEntry
 	BrokerID              int32
 	EventTimestampMs      int64
 	CustomMetadata        []byte
@@ -265,50 +265,9 @@ func (m *RemoteLogSegmentMetadataUpdateRecord) read(r *wire.Reader, version int1
 	}
 }
 
-// UpdatedSegmentId is a part of RemoteLogSegmentMetadataUpdateRecord.
-type UpdatedSegmentId struct {
-	TopicIDPartition UpdatedTopicIdPartition
-	ID               protocol.UUID
-}
-
-func (m *UpdatedSegmentId) write(w *wire.Writer, version int16) {
-	m.TopicIDPartition.write(w, version)
-	w.UUID(m.ID)
-	w.Uvarint(0)
-}
-
-func (m *UpdatedSegmentId) read(r *wire.Reader, version int16) {
-	*m = UpdatedSegmentId{}
-	m.TopicIDPartition.read(r, version)
-	m.ID = r.UUID()
-	r.SkipTags()
-}
-
-// UpdatedTopicIdPartition is a part of RemoteLogSegmentMetadataUpdateRecord.
-type UpdatedTopicIdPartition struct {
-	Name      string
-	ID        protocol.UUID
-	Partition int32
-}
-
-func (m *UpdatedTopicIdPartition) write(w *wire.Writer, _ int16) {
-	w.String(m.Name, true)
-	w.UUID(m.ID)
-	w.Int32(m.Partition)
-	w.Uvarint(0)
-}
-
-func (m *UpdatedTopicIdPartition) read(r *wire.Reader, _ int16) {
-	*m = UpdatedTopicIdPartition{}
-	m.Name = r.String(true)
-	m.ID = r.UUID()
-	m.Partition = r.Int32()
-	r.SkipTags()
-}
-
 // RemotePartitionDeleteMetadataRecord is the metadata record of API key 2, version 0.
 type RemotePartitionDeleteMetadataRecord struct {
-	TopicIDPartition           DeletedTopicIdPartition
+	TopicIDPartition           TopicIdPartitionEntry
 	BrokerID                   int32
 	EventTimestampMs           int64
 	RemotePartitionDeleteState int8
@@ -386,28 +345,6 @@ func (m *RemotePartitionDeleteMetadataRecord) read(r *wire.Reader, version int16
 	}
 }
 
-// DeletedTopicIdPartition is a part of RemotePartitionDeleteMetadataRecord.
-type DeletedTopicIdPartition struct {
-	Name      string
-	ID        protocol.UUID
-	Partition int32
-}
-
-func (m *DeletedTopicIdPartition) write(w *wire.Writer, _ int16) {
-	w.String(m.Name, true)
-	w.UUID(m.ID)
-	w.Int32(m.Partition)
-	w.Uvarint(0)
-}
-
-func (m *DeletedTopicIdPartition) read(r *wire.Reader, _ int16) {
-	*m = DeletedTopicIdPartition{}
-	m.Name = r.String(true)
-	m.ID = r.UUID()
-	m.Partition = r.Int32()
-	r.SkipTags()
-}
-
 // RemoteLogSegmentMetadataSnapshotRecord is the metadata record of API key 3, version 0.
 type RemoteLogSegmentMetadataSnapshotRecord struct {
 	SegmentID             protocol.UUID
@@ -416,7 +353,7 @@ type RemoteLogSegmentMetadataSnapshotRecord struct {
 	BrokerID              int32
 	MaxTimestampMs        int64
 	EventTimestampMs      int64
-	SegmentLeaderEpochs   []SnapshotLeaderEpochEntry
+	SegmentLeaderEpochs   []SegmentLeaderEpochEntry
 	SegmentSizeInBytes    int32
 	CustomMetadata        []byte
 	RemoteLogSegmentState int8
@@ -505,7 +442,7 @@ func (m *RemoteLogSegmentMetadataSnapshotRecord) read(r *wire.Reader, version in
 	m.MaxTimestampMs = r.Int64()
 	m.EventTimestampMs = r.Int64()
 	if n := r.ArrayLen(true, 13); n > 0 {
-		m.SegmentLeaderEpochs = make([]SnapshotLeaderEpochEntry, n)
+		m.SegmentLeaderEpochs = make([]SegmentLeaderEpochEntry, n)
 		for i := range m.SegmentLeaderEpochs {
 			m.SegmentLeaderEpochs[i].read(r, version)
 		}
@@ -523,23 +460,4 @@ func (m *RemoteLogSegmentMetadataSnapshotRecord) read(r *wire.Reader, version in
 		}
 		r.EndTag(tag, &p)
 	}
-}
-
-// SnapshotLeaderEpochEntry is a part of RemoteLogSegmentMetadataSnapshotRecord.
-type SnapshotLeaderEpochEntry struct {
-	LeaderEpoch int32
-	Offset      int64
-}
-
-func (m *SnapshotLeaderEpochEntry) write(w *wire.Writer, _ int16) {
-	w.Int32(m.LeaderEpoch)
-	w.Int64(m.Offset)
-	w.Uvarint(0)
-}
-
-func (m *SnapshotLeaderEpochEntry) read(r *wire.Reader, _ int16) {
-	*m = SnapshotLeaderEpochEntry{}
-	m.LeaderEpoch = r.Int32()
-	m.Offset = r.Int64()
-	r.SkipTags()
 }

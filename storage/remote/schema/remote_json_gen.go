@@ -105,26 +105,6 @@ func (m *RemoteLogSegmentMetadataUpdateRecord) json(j *wire.JSON, version int16)
 	j.End('}')
 }
 
-func (m *UpdatedSegmentId) json(j *wire.JSON, version int16) {
-	j.Begin('{')
-	j.Name("topicIdPartition")
-	m.TopicIDPartition.json(j, version)
-	j.Name("id")
-	j.UUID(m.ID)
-	j.End('}')
-}
-
-func (m *UpdatedTopicIdPartition) json(j *wire.JSON, _ int16) {
-	j.Begin('{')
-	j.Name("name")
-	j.String(m.Name)
-	j.Name("id")
-	j.UUID(m.ID)
-	j.Name("partition")
-	j.Int(int64(m.Partition))
-	j.End('}')
-}
-
 // AppendJSON appends the message to dst as Kafka prints it in the given version: fields that the version lacks and
 // tagged fields with default values are left out, and so are unknown tagged fields.
 func (m *RemotePartitionDeleteMetadataRecord) AppendJSON(dst []byte, version int16) []byte {
@@ -143,17 +123,6 @@ func (m *RemotePartitionDeleteMetadataRecord) json(j *wire.JSON, version int16) 
 	j.Int(m.EventTimestampMs)
 	j.Name("remotePartitionDeleteState")
 	j.Int(int64(m.RemotePartitionDeleteState))
-	j.End('}')
-}
-
-func (m *DeletedTopicIdPartition) json(j *wire.JSON, _ int16) {
-	j.Begin('{')
-	j.Name("name")
-	j.String(m.Name)
-	j.Name("id")
-	j.UUID(m.ID)
-	j.Name("partition")
-	j.Int(int64(m.Partition))
 	j.End('}')
 }
 
@@ -199,14 +168,5 @@ func (m *RemoteLogSegmentMetadataSnapshotRecord) json(j *wire.JSON, version int1
 		j.Name("txnIndexEmpty")
 		j.Bool(m.TxnIndexEmpty)
 	}
-	j.End('}')
-}
-
-func (m *SnapshotLeaderEpochEntry) json(j *wire.JSON, _ int16) {
-	j.Begin('{')
-	j.Name("leaderEpoch")
-	j.Int(int64(m.LeaderEpoch))
-	j.Name("offset")
-	j.Int(m.Offset)
 	j.End('}')
 }
