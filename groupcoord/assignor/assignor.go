@@ -29,6 +29,7 @@ package assignor
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"gregor/protocol"
@@ -68,7 +69,7 @@ func (a Assignment) Equal(b Assignment) bool {
 			}
 			other = topics[a[i].Topic]
 		}
-		if !samePartitions(a[i].Partitions, other) {
+		if !sameElements(a[i].Partitions, other) {
 			return false
 		}
 	}
@@ -93,7 +94,8 @@ func (a Assignment) byTopic() map[protocol.UUID][]int32 {
 	return out
 }
 
-func samePartitions(a, b []int32) bool {
+// sameElements reports whether both hold the same, in whatever order.
+func sameElements[E cmp.Ordered](a, b []E) bool {
 	if len(a) != len(b) || len(a) == 0 || &a[0] == &b[0] {
 		return len(a) == len(b)
 	}
@@ -164,16 +166,9 @@ func (g Group) Homogeneous() bool {
 	}
 	names := g.Members[0].Names
 	for i := range g.Members {
-		if pattern != "" && len(g.Members[i].Names) > 0 || !sameNames(g.Members[i].Names, names) {
+		if pattern != "" && len(g.Members[i].Names) > 0 || !sameElements(g.Members[i].Names, names) {
 			return false
 		}
 	}
 	return true
-}
-
-func sameNames(a, b []string) bool {
-	if len(a) != len(b) || len(a) == 0 || &a[0] == &b[0] {
-		return len(a) == len(b)
-	}
-	return slices.Equal(a, b) || slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -19,7 +19,6 @@ const maxPasses = 16
 // pairwise it can leave more of a difference.
 type mixed struct {
 	*problem
-	drafts []*draft
 	owners [][]int
 	// load is the number of partitions, by the place of the member in members.
 	load []int
@@ -29,9 +28,9 @@ type mixed struct {
 	scale       *scale
 }
 
-func newMixed(p *problem, drafts []*draft, owners [][]int) *mixed {
+func newMixed(p *problem, owners [][]int) *mixed {
 	u := &mixed{
-		problem: p, drafts: drafts, owners: owners, load: make([]int, len(p.members)),
+		problem: p, owners: owners, load: make([]int, len(p.members)),
 		subscribers: make([][]int, len(p.topics)), places: make([]int, len(p.members)),
 	}
 	u.scale = &scale{load: u.load}
@@ -60,13 +59,6 @@ func (u *mixed) run() {
 		u.place(t)
 	}
 	u.balance(slices.DeleteFunc(topics, func(t int) bool { return len(u.subscribers[t]) < 2 }))
-}
-
-func (u *mixed) draft(member int) *draft {
-	if u.drafts[member] == nil {
-		u.drafts[member] = newDraft(u.member(member).Current)
-	}
-	return u.drafts[member]
 }
 
 // sortedTopics returns the topics with most partitions for each subscriber first,

@@ -53,7 +53,9 @@ type problem struct {
 	numbers map[protocol.UUID]int
 	// subscribes has the subscription of each member of the group.
 	subscribes []*subscription
-	out        []Assignment
+	// drafts are the assignments that uniform changes, of the members whose do.
+	drafts []*draft
+	out    []Assignment
 }
 
 func newProblem(g Group) *problem {
@@ -170,6 +172,14 @@ func (p *problem) number(id protocol.UUID) (int, bool) {
 }
 
 func (p *problem) member(i int) *Member { return &p.group.Members[i] }
+
+// draft returns a member's assignment, to be changed.
+func (p *problem) draft(member int) *draft {
+	if p.drafts[member] == nil {
+		p.drafts[member] = newDraft(p.member(member).Current)
+	}
+	return p.drafts[member]
+}
 
 // subscribed returns the number of a topic that a member subscribes to.
 func (p *problem) subscribed(member int, id protocol.UUID) (topic int, ok bool) {

@@ -25,18 +25,17 @@ func (Uniform) Assign(g Group) []Assignment {
 		}
 		return p.out
 	}
-	drafts := make([]*draft, len(g.Members))
+	p.drafts = make([]*draft, len(g.Members))
 	if g.Homogeneous() {
-		u := &level{problem: p, drafts: drafts, owners: owners}
+		u := &level{problem: p, owners: owners}
 		u.run()
 	} else {
-		u := newMixed(p, drafts, owners)
-		u.run()
+		newMixed(p, owners).run()
 	}
 	for i := range p.out {
 		p.out[i] = p.member(i).Current
-		if drafts[i] != nil {
-			p.out[i] = keepEqual(p.out[i], drafts[i].assignment())
+		if p.drafts[i] != nil {
+			p.out[i] = keepEqual(p.out[i], p.drafts[i].assignment())
 		}
 	}
 	return p.out
@@ -118,7 +117,6 @@ type partition struct {
 // level assigns to members that all subscribe to the same topics.
 type level struct {
 	*problem
-	drafts []*draft
 	owners [][]int
 	// free are the partitions without an owner, in the order in which they are
 	// given out.
@@ -160,13 +158,6 @@ func idSet(topics []topic, s *subscription) []int {
 	}
 	javaorder.Copied(entries, javaorder.CopyCapacity(s.count))
 	return values(entries)
-}
-
-func (u *level) draft(member int) *draft {
-	if u.drafts[member] == nil {
-		u.drafts[member] = newDraft(u.member(member).Current)
-	}
-	return u.drafts[member]
 }
 
 // limit takes from each member what it has above its quota, and what it does not
