@@ -44,8 +44,17 @@ func Read(t testing.TB, golden string) []Golden {
 	return out
 }
 
-// DecodeAndEncode holds every message of Kafka to its bytes, in every version.
-func DecodeAndEncode(t *testing.T, golden string, all map[string]func() wire.Message) {
+// All runs the tests of a package's messages.
+func All(t *testing.T, golden string, all map[string]func() wire.Message) {
+	t.Run("messages of Kafka decode and encode to the same bytes", func(t *testing.T) { decodeAndEncode(t, golden, all) })
+	t.Run("messages print the JSON of Kafka", func(t *testing.T) { printJSON(t, golden, all) })
+	t.Run("new messages have the defaults of Kafka", func(t *testing.T) { defaults(t, golden, all) })
+	t.Run("every truncation of a message is malformed", func(t *testing.T) { truncations(t, golden, all) })
+	t.Run("versions outside the range are errors", func(t *testing.T) { versionsOutside(t, all) })
+}
+
+// decodeAndEncode holds every message of Kafka to its bytes, in every version.
+func decodeAndEncode(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
 	versions := map[string]map[int16]bool{}
 	for _, g := range Read(t, golden) {
@@ -73,8 +82,8 @@ func DecodeAndEncode(t *testing.T, golden string, all map[string]func() wire.Mes
 	}
 }
 
-// PrintJSON holds every message to what Kafka prints.
-func PrintJSON(t *testing.T, golden string, all map[string]func() wire.Message) {
+// printJSON holds every message to what Kafka prints.
+func printJSON(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
 	for _, g := range Read(t, golden) {
 		m := all[g.Name]()
@@ -87,8 +96,8 @@ func PrintJSON(t *testing.T, golden string, all map[string]func() wire.Message) 
 	}
 }
 
-// Defaults holds new messages to those of Kafka.
-func Defaults(t *testing.T, golden string, all map[string]func() wire.Message) {
+// defaults holds new messages to those of Kafka.
+func defaults(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
 	for _, g := range Read(t, golden) {
 		if g.Variant != "default" {
@@ -101,8 +110,8 @@ func Defaults(t *testing.T, golden string, all map[string]func() wire.Message) {
 	}
 }
 
-// Truncations cuts every message everywhere, and adds a byte.
-func Truncations(t *testing.T, golden string, all map[string]func() wire.Message) {
+// truncations cuts every message everywhere, and adds a byte.
+func truncations(t *testing.T, golden string, all map[string]func() wire.Message) {
 	t.Helper()
 	for _, g := range Read(t, golden) {
 		m := all[g.Name]()
@@ -117,8 +126,8 @@ func Truncations(t *testing.T, golden string, all map[string]func() wire.Message
 	}
 }
 
-// VersionsOutside tries the versions beside those that a message has.
-func VersionsOutside(t *testing.T, all map[string]func() wire.Message) {
+// versionsOutside tries the versions beside those that a message has.
+func versionsOutside(t *testing.T, all map[string]func() wire.Message) {
 	t.Helper()
 	for name, newMessage := range all {
 		low, high := newMessage().Versions()
