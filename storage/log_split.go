@@ -12,10 +12,11 @@ import (
 )
 
 // Segments of a Kafka before 2.0 may hold offsets more than 2^31-1 above their base, which the indexes cannot express
-// (KAFKA-6264): sealed ones, which the cleaner had made of several. As Kafka does, a start that has to read such a segment splits it where the offsets no longer fit, by the
-// protocol of the cleaner's swaps: the pieces are written as .cleaned, which get the suffix .swap from the highest on; when
-// the lowest has it, the pieces are the log, and finishSwaps, now or at the next start, puts them in place. Each piece gets
-// the producer snapshot that a roll would have left, which also tells recovery that the gap before it is no torn end.
+// (KAFKA-6264): sealed ones, which the cleaner had made of several. As Kafka does, a start that has to read such a segment
+// splits it where the offsets no longer fit, by the protocol of the cleaner's swaps: the pieces are written as .cleaned,
+// which get the suffix .swap from the highest on; when the lowest has it, the pieces are the log, and finishSwaps, now or at
+// the next start, puts them in place. Each piece gets the producer snapshot that a roll would have left, which also tells
+// recovery that the gap before it is no torn end.
 
 // piece is a part of a segment's file that becomes a segment.
 type piece struct{ base, from, to int64 }

@@ -69,11 +69,11 @@ func (d *logDir) write(file string, offsets map[TopicPartition]int64) error {
 	if err := d.err(); err != nil {
 		return err
 	}
-	if old, known := d.written[file]; known && old != nil && maps.Equal(old, offsets) {
+	old, known := d.written[file]
+	if known && old != nil && maps.Equal(old, offsets) {
 		return nil
 	}
 	// What is on disk is not known while, and after, a write fails, unless for want of space.
-	old, known := d.written[file]
 	delete(d.written, file)
 	if err := checkpoint.WriteOffsets(d.fs, d.file(file), offsets); err != nil {
 		err = d.refuse("write of "+file, err)

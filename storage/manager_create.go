@@ -16,7 +16,8 @@ import (
 // CreateLog returns the log of a partition, creating it if need be: in the directory with the given id, or, for a
 // zero or reserved id, in the online one with the fewest logs. When the replica may be in a directory that is
 // offline, the answer is ErrStorage rather than an empty log; when the log belongs to another topic of that
-// name, ErrInconsistentTopicID; when none of the directories has space for it, ErrNoSpace, and there is nothing of it. Logs of different partitions are created at the same time.
+// name, ErrInconsistentTopicID; when none of the directories has space for it, ErrNoSpace, and there is nothing of it. Logs of
+// different partitions are created at the same time.
 func (m *Manager) CreateLog(topic string, partition int32, topicID [16]byte, c LogConfig, dirID [16]byte) (*Log, error) {
 	p := TopicPartition{Topic: topic, Partition: partition}
 	m.changing.RLock()

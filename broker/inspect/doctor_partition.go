@@ -337,7 +337,7 @@ func readIndex[E any](fsys vfs.FS, path string, entryBytes int, decode func([]by
 		if _, err := f.ReadAt(chunk, at); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if allZero(chunk) {
+		if !slices.ContainsFunc(chunk, func(b byte) bool { return b != 0 }) {
 			break
 		}
 		raw = append(raw, chunk...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gregor/protocol/record"
+	"gregor/storage/vfs"
 )
 
 // scan visits the batches of a file from a position on, until visit answers false. The error is that of a batch that
@@ -47,16 +48,9 @@ func (d *doctor) zeros(path string, from, size int64) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }() // only read
-	for chunk := make([]byte, 64<<10); from < size; from += int64(len(chunk)) {
-		chunk = chunk[:min(int64(len(chunk)), size-from)]
-		if n, _ := f.ReadAt(chunk, from); n < len(chunk) || !allZero(chunk) {
-			return false
-		}
-	}
-	return true
+	zeros, err := vfs.OnlyZeros(f, from, size)
+	return zeros && err == nil
 }
-
-func allZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 

@@ -19,14 +19,7 @@ var growth = vfs.MatchKind(vfs.OpWrite, vfs.OpCreate, vfs.OpRename, vfs.OpAlloca
 func quorumOnDisks(t *testing.T, ids ...int32) (nodes map[int32]*Node, machines map[int32]*lockedMachine, mems map[int32]*vfs.Mem, disks map[int32]*vfs.Switch) {
 	t.Helper()
 	board := &switchboard{nodes: map[int32]*Node{}, cut: map[int32]bool{}}
-	var voters []Voter
-	for _, id := range ids {
-		voters = append(voters, testVoter(id, 0))
-	}
-	set, err := NewVoterSet(voters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	voters := set(t, ids...)
 	machines, mems, disks = map[int32]*lockedMachine{}, map[int32]*vfs.Mem{}, map[int32]*vfs.Switch{}
 	for _, id := range ids {
 		mems[id], disks[id] = vfs.NewMem(), &vfs.Switch{}
@@ -34,7 +27,7 @@ func quorumOnDisks(t *testing.T, ids ...int32) (nodes map[int32]*Node, machines 
 		if err := mems[id].MkdirAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		writeBootstrap(t, mems[id], dir+"/"+DirName, config{level: 1, voters: set})
+		writeBootstrap(t, mems[id], dir+"/"+DirName, config{level: 1, voters: voters})
 		for _, d := range []string{"/", dir, dir + "/" + DirName} {
 			if err := mems[id].SyncDir(d); err != nil {
 				t.Fatal(err)

@@ -58,14 +58,7 @@ func (s *switchboard) setCut(id int32, cut bool) {
 func quorumOf(t *testing.T, ids ...int32) (*switchboard, map[int32]*Node, map[int32]*lockedMachine) {
 	t.Helper()
 	board := &switchboard{nodes: map[int32]*Node{}, cut: map[int32]bool{}}
-	var voters []Voter
-	for _, id := range ids {
-		voters = append(voters, testVoter(id, 0))
-	}
-	set, err := NewVoterSet(voters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	voters := set(t, ids...)
 	machines := map[int32]*lockedMachine{}
 	for _, id := range ids {
 		fs := vfs.NewMem()
@@ -73,7 +66,7 @@ func quorumOf(t *testing.T, ids ...int32) (*switchboard, map[int32]*Node, map[in
 		if err := fs.MkdirAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		writeBootstrap(t, fs, dir+"/"+DirName, config{level: 1, voters: set})
+		writeBootstrap(t, fs, dir+"/"+DirName, config{level: 1, voters: voters})
 		machines[id] = openNode(t, board, fs, id)
 	}
 	return board, maps.Clone(board.nodes), machines

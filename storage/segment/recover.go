@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -9,6 +8,7 @@ import (
 	"math"
 
 	"gregor/protocol/record"
+	"gregor/storage/vfs"
 )
 
 // recoverBufferBytes is how much of the .log is read at once.
@@ -63,7 +63,7 @@ func (s *Segment) Recover(durable, nextBase int64, visit func(b record.Batch) er
 	}
 	if v.at < fileBytes {
 		if v.last+1 < durable {
-			if zeros, err := v.onlyZeros(fileBytes); err != nil || !zeros {
+			if zeros, err := vfs.OnlyZeros(s.log, v.at, fileBytes); err != nil || !zeros {
 				return Recovered{}, errors.Join(err, &CorruptError{File: s.log.Name(), Position: v.at, Cause: v.cause()})
 			}
 		}
@@ -176,22 +176,6 @@ func (v *validator) cause() error {
 		return v.damage
 	}
 	return record.ErrTruncated
-}
-
-// onlyZeros tells whether nothing but zeros follows the last valid batch.
-func (v *validator) onlyZeros(end int64) (bool, error) {
-	piece := make([]byte, recoverBufferBytes)
-	for at := v.at; at < end; {
-		n, err := v.s.log.ReadAt(piece[:min(end-at, recoverBufferBytes)], at)
-		if n == 0 {
-			return false, err
-		}
-		if len(bytes.TrimLeft(piece[:n], "\x00")) > 0 {
-			return false, nil
-		}
-		at += int64(n)
-	}
-	return true, nil
 }
 
 func (v *validator) checkOffsets(b record.Batch) error {
