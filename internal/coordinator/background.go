@@ -1,6 +1,6 @@
 package coordinator
 
-// background runs work of one machine. The owner goroutine of the partition is
+// background runs work of one machine. Whoever has the turn of the partition is
 // its only user.
 type background[R any, M Machine[R]] struct {
 	*partition[R, M]

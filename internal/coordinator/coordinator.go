@@ -2,16 +2,19 @@
 // internal topic.
 //
 // A coordinator (of groups, of transactions, of share state) keeps one
-// [Machine] per partition that this broker leads. One goroutine owns the
-// machine and runs everything that touches it: there are no locks in a machine.
+// [Machine] per partition that this broker leads. One goroutine at a time has
+// the turn to run what touches the machine: there are no locks in a machine. It
+// is the goroutine that submits an operation while nobody has the turn, or the
+// partition's owner goroutine, which loads the machine, runs its timers and takes
+// over from callers.
 //
-//   - [Write] runs an operation that looks at the newest state and returns
-//     records and a response. The runtime replays the records into the machine,
-//     appends them, and gives out the response once the high watermark has
-//     passed them. Operations that arrive together share one append. When the
-//     append fails the state goes back to what it was and every operation of
-//     the batch gets the error.
-//   - [Read] runs an operation on the committed state.
+//   - [Write] and [StartWrite] run an operation that looks at the newest state
+//     and returns records and a response. The runtime replays the records into
+//     the machine, appends them, and gives out the response once the high
+//     watermark has passed them. Operations that arrive while another runs share
+//     one append. When the append fails the state goes back to what it was and
+//     every operation of the batch gets the error.
+//   - [Read] and [StartRead] run an operation on the committed state.
 //   - Timers run operations like writes.
 //   - [Runtime.Elect] loads a machine by replaying the partition from its start
 //     to its end, [Runtime.Resign] unloads it.
@@ -78,7 +81,7 @@ type Handle[R any] struct {
 	// Timers run operations later. They are dropped when the machine is
 	// unloaded.
 	Timers Timers[R]
-	// Background runs work that is too slow for the owner goroutine.
+	// Background runs work that is too slow for whoever has the turn.
 	Background Background[R]
 	// Logger names the partition in every line.
 	Logger *slog.Logger
@@ -96,7 +99,7 @@ type Timers[R any] interface {
 	Scheduled(key string) bool
 }
 
-// Background runs work off the owner goroutine.
+// Background runs work without the turn.
 type Background[R any] interface {
 	// Run runs work on a goroutine of its own, and what it returns as an
 	// operation of the machine. While work under a key runs, more under the same
@@ -116,8 +119,8 @@ type Effect[R any] struct {
 	Applied bool
 	// Splittable allows the records to go into several batches.
 	Splittable bool
-	// Done, when set, is called by the owner goroutine when the records are
-	// committed (nil) or will never be (the error).
+	// Done, when set, is called like an operation when the records are committed
+	// (nil) or will never be (the error).
 	Done func(err error)
 }
 

@@ -34,11 +34,14 @@ type encoded struct {
 
 // execute runs one task. Its answer is given out at once, or with the batch.
 func (p *partition[R, M]) execute(t *task[R, M]) {
+	executed := p.rt.opts.Events.Executed
+	if executed == nil {
+		p.dispatch(t)
+		return
+	}
 	start := time.Now()
 	p.dispatch(t)
-	if executed := p.rt.opts.Events.Executed; executed != nil {
-		executed(start.Sub(t.queuedAt), time.Since(start))
-	}
+	executed(start.Sub(t.queuedAt), time.Since(start))
 }
 
 func (p *partition[R, M]) dispatch(t *task[R, M]) {
@@ -73,12 +76,20 @@ func (p *partition[R, M]) dispatch(t *task[R, M]) {
 		t.done(err)
 		return
 	}
-	answer := deferred{done: t.done, effect: effect.Done}
+	answer := deferred{done: t.done, effect: effect.Done, expires: p.expires(t)}
 	if len(effect.Records) == 0 {
 		p.answer(answer)
 		return
 	}
 	p.write(t, effect, answer)
+}
+
+// expires is when nobody waits for the task's answer any longer; that of a timer everybody has time for.
+func (p *partition[R, M]) expires(t *task[R, M]) time.Time {
+	if t.kind == taskTimer {
+		return time.Time{}
+	}
+	return p.loaded.now.Add(p.rt.opts.WriteTimeout)
 }
 
 // answer gives out an answer that has no records of its own. It may rest on
@@ -184,7 +195,7 @@ func (p *partition[R, M]) openBatch(t *task[R, M]) *openBatch[R, M] {
 	}
 	producer := t.recordProducer()
 	b := &openBatch[R, M]{
-		base: p.loaded.registry.LastOffset(), millis: time.Now().UnixMilli(), verified: t.verified,
+		base: p.loaded.registry.LastOffset(), millis: p.loaded.now.UnixMilli(), verified: t.verified,
 		// The sequence is 0 also without a producer, as in Kafka's coordinators.
 		builder: record.NewBuilder(record.BuilderOptions{
 			BaseOffset: p.loaded.registry.LastOffset(), LeaderEpoch: p.epoch, Codec: p.rt.opts.Compression,
@@ -237,11 +248,11 @@ func (p *partition[R, M]) endTxn(t *task[R, M]) {
 	}
 	next := l.registry.LastOffset() + 1
 	marker := record.BuildEndTxnMarker(record.EndTxnOptions{
-		BaseOffset: next - 1, LeaderEpoch: p.epoch, TimestampMillis: time.Now().UnixMilli(),
+		BaseOffset: next - 1, LeaderEpoch: p.epoch, TimestampMillis: l.now.UnixMilli(),
 		ProducerID: t.producer.ID, ProducerEpoch: t.producer.Epoch,
 		Commit: t.commit, CoordinatorEpoch: t.coordinatorEpoch,
 	})
-	answer := deferred{done: t.done}
+	answer := deferred{done: t.done, expires: p.expires(t)}
 	a := Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: marker, CoordinatorEpoch: t.coordinatorEpoch}
 	if p.append(a, next, 1, []deferred{answer}) != nil {
 		return
@@ -261,9 +272,13 @@ func (p *partition[R, M]) endTxn(t *task[R, M]) {
 // the last append is rolled back, and the operations of the open batch and also
 // get the error, which is returned as well.
 func (p *partition[R, M]) append(a Append, next int64, count int, also []deferred) error {
-	start := time.Now()
+	var start time.Time
+	flushed := p.rt.opts.Events.Flushed
+	if flushed != nil {
+		start = time.Now()
+	}
 	got, err := p.rt.opts.Log.Append(p.ctx, a)
-	if flushed := p.rt.opts.Events.Flushed; flushed != nil {
+	if flushed != nil {
 		flushed(FlushSummary{Partition: p.id, Records: count, Bytes: len(a.Batch), Took: time.Since(start), Err: err})
 	}
 	c := &p.rt.counters

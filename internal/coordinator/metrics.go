@@ -10,7 +10,7 @@ import (
 type Metrics struct {
 	// Partitions by state. A failed one could not be loaded and tries again.
 	Loading, Active, Failed int
-	// Queued operations that wait for the goroutines of their partitions.
+	// Queued operations that wait for their turn.
 	Queued int
 
 	Writes, Reads, TimerRuns uint64
@@ -22,8 +22,8 @@ type Metrics struct {
 	LongestLoad time.Duration
 }
 
-// Events is told what happens. Unset functions are not called. They run on the
-// goroutine of a partition and must not block.
+// Events is told what happens. Unset functions are not called. They run on
+// whatever goroutine has the turn of a partition and must not block.
 type Events struct {
 	Loaded     func(LoadSummary)
 	LoadFailed func(partition int32, err error)

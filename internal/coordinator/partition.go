@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +40,7 @@ const (
 	taskTimer
 )
 
-// task is an operation on its way to the owner goroutine.
+// task is an operation on its way to the machine.
 type task[R any, M Machine[R]] struct {
 	kind taskKind
 	run  func(M) (Effect[R], error)
@@ -54,7 +54,7 @@ type task[R any, M Machine[R]] struct {
 	queuedAt         time.Time
 }
 
-// partition owns the machine of one partition in one leader epoch.
+// partition runs the machine of one partition in one leader epoch.
 type partition[R any, M Machine[R]] struct {
 	rt     *Runtime[R, M]
 	id     int32
@@ -68,14 +68,20 @@ type partition[R any, M Machine[R]] struct {
 	state atomic.Int32
 	// highWatermark is the newest that the watch reported.
 	highWatermark atomic.Int64
-	// wake has room for one token: there may be something to do.
+	// wake has room for one token: the owner has something to look at.
 	wake chan struct{}
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// queue are the tasks that wait; whoever has the turn runs them. Guarded by mu.
 	queue []task[R, M]
+	// turn says who may touch what follows. Guarded by mu.
+	turn turn
+	// wanted is set while the owner waits for the turn. Guarded by mu.
+	wanted bool
 
-	// What follows belongs to the owner goroutine alone.
+	// What follows belongs to whoever has the turn.
 	loaded *loaded[R, M]
+	alarm  alarm
 	// timerTrouble is with timer operations: each is tried again and again, as while the disk is full.
 	timerTrouble outage.Outage
 }
@@ -87,6 +93,14 @@ type loaded[R any, M Machine[R]] struct {
 	timers   *timers[R]
 	batch    *openBatch[R, M]
 	deferred []deferred
+	// expired are the first of deferred whose answers have timed out.
+	expired int
+	// committed is the high watermark up to which answers were given out.
+	committed int64
+	// tasks are those of the round that did not run yet; spare is an empty queue to swap with.
+	tasks, spare []task[R, M]
+	// now is when the round began.
+	now time.Time
 	// broken is set when the machine must be loaded again.
 	broken error
 }
@@ -97,8 +111,11 @@ func (l *loaded[R, M]) mustReload() bool { return l.broken != nil }
 // deferred is an answer that waits for the high watermark to reach offset.
 type deferred struct {
 	offset int64
+	// done is nil once the answer was given out.
 	done   func(error)
 	effect func(error)
+	// expires is when nobody waits any longer; zero: never.
+	expires time.Time
 }
 
 func newPartition[R any, M Machine[R]](rt *Runtime[R, M], id, epoch int32) *partition[R, M] {
@@ -108,36 +125,7 @@ func newPartition[R any, M Machine[R]](rt *Runtime[R, M], id, epoch int32) *part
 		logger:  rt.opts.Logger.With("coordinator", rt.opts.Name, "partition", id, "leaderEpoch", epoch),
 		stopped: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
-	}
-}
-
-// submit queues a task, or says why it cannot be served now.
-func (p *partition[R, M]) submit(t task[R, M]) error {
-	t.queuedAt = time.Now()
-	p.mu.Lock()
-	switch p.state.Load() {
-	case stateActive:
-	case stateLoading:
-		p.mu.Unlock()
-		return ErrLoading
-	default:
-		p.mu.Unlock()
-		return ErrNotCoordinator
-	}
-	if p.ctx.Err() != nil {
-		p.mu.Unlock()
-		return ErrNotCoordinator
-	}
-	p.queue = append(p.queue, t)
-	p.mu.Unlock()
-	p.poke()
-	return nil
-}
-
-func (p *partition[R, M]) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+		turn:    turnTaken, // the owner's, to load
 	}
 }
 
@@ -191,85 +179,10 @@ func (p *partition[R, M]) sleep(d time.Duration) {
 	}
 }
 
-// serve runs operations until the partition is given up (nil) or the machine
-// has to be loaded again (the cause).
-func (p *partition[R, M]) serve() error {
-	l := p.loaded
-	cancel, err := p.rt.opts.Log.WatchHighWatermark(p.id, p.highWatermarkMoved)
-	if err != nil {
-		return fmt.Errorf("watch the high watermark: %w", err)
-	}
-	defer cancel()
-	// The watch tells of changes only; catch up with those before it.
-	if offsets, err := p.rt.opts.Log.Offsets(p.id); err == nil {
-		p.highWatermarkMoved(offsets.HighWatermark)
-	}
-	p.state.Store(stateActive)
-
-	alarm := time.NewTimer(time.Hour)
-	defer alarm.Stop()
-	for !l.mustReload() {
-		p.setAlarm(alarm)
-		select {
-		case <-p.ctx.Done():
-			return nil
-		case <-p.wake:
-			// Others are about to come: what they write shares the append.
-			runtime.Gosched()
-		case <-alarm.C:
-		}
-		p.commit()
-		p.runTimers()
-		p.runQueue()
-	}
-	return l.broken
-}
-
-// setAlarm sets the timer that ends the next wait of the loop.
-func (p *partition[R, M]) setAlarm(alarm *time.Timer) {
-	wait := time.Hour
-	if next, ok := p.loaded.timers.next(); ok {
-		wait = max(time.Until(next), 0)
-	}
-	alarm.Reset(wait)
-}
-
-// highWatermarkMoved may be called from any goroutine.
-func (p *partition[R, M]) highWatermarkMoved(offset int64) {
-	for {
-		old := p.highWatermark.Load()
-		if offset <= old {
-			return
-		}
-		if p.highWatermark.CompareAndSwap(old, offset) {
-			p.poke()
-			return
-		}
-	}
-}
-
-// runQueue runs all tasks that wait, and appends what they wrote.
-func (p *partition[R, M]) runQueue() {
-	p.mu.Lock()
-	tasks := p.queue
-	p.queue = nil
-	p.mu.Unlock()
-	for i := range tasks {
-		if p.ctx.Err() != nil || p.loaded.mustReload() {
-			tasks[i].done(ErrNotCoordinator)
-			continue
-		}
-		p.execute(&tasks[i])
-	}
-	_ = p.flush() // it has answered
-	p.commit()
-}
-
 // runTimers runs the timers that are due.
 func (p *partition[R, M]) runTimers() {
-	now := time.Now()
 	for p.ctx.Err() == nil && !p.loaded.mustReload() {
-		t := p.loaded.timers.due(now)
+		t := p.loaded.timers.due(p.loaded.now)
 		if t == nil {
 			return
 		}
@@ -300,36 +213,6 @@ func (p *partition[R, M]) timerDone(t *timer[R], err error) {
 	}
 }
 
-// commit moves the committed state to the high watermark and gives out the
-// answers that waited for it.
-func (p *partition[R, M]) commit() {
-	l := p.loaded
-	hw := p.highWatermark.Load()
-	l.registry.Commit(hw)
-	n := 0
-	for n < len(l.deferred) && l.deferred[n].offset <= hw {
-		p.complete(l.deferred[n], nil)
-		n++
-	}
-	if n > 0 {
-		clear(l.deferred[:n])
-		l.deferred = append(l.deferred[:0], l.deferred[n:]...)
-	}
-}
-
-// complete runs the machine's hook, then gives out the answer.
-func (p *partition[R, M]) complete(d deferred, err error) {
-	if d.effect != nil {
-		_ = p.guarded("hook", func() error {
-			d.effect(err)
-			return nil
-		})
-	}
-	if d.done != nil {
-		d.done(err)
-	}
-}
-
 // unload answers everything that waits with NOT_COORDINATOR and drops the
 // machine.
 func (p *partition[R, M]) unload() {
@@ -340,11 +223,11 @@ func (p *partition[R, M]) unload() {
 	} else {
 		p.state.Store(stateLoading)
 	}
-	tasks := p.queue
+	tasks := slices.Concat(l.tasks, p.queue)
 	p.queue = nil
 	p.mu.Unlock()
 	for i := range tasks {
-		tasks[i].done(ErrNotCoordinator)
+		p.complete(deferred{done: tasks[i].done}, ErrNotCoordinator)
 	}
 	if l.batch != nil {
 		for _, d := range l.batch.waiting {

@@ -35,7 +35,7 @@ type Options[R any, M Machine[R]] struct {
 type Runtime[R any, M Machine[R]] struct {
 	opts Options[R, M]
 
-	mu         sync.Mutex
+	mu         sync.RWMutex
 	partitions map[int32]*partition[R, M]
 	closed     bool
 	// stopping counts the goroutines of partitions, also of those that were
@@ -131,109 +131,99 @@ func (rt *Runtime[R, M]) Metrics() Metrics {
 	return m
 }
 
-// submit hands a task to the goroutine of its partition.
+// submit hands a task to its partition.
 func (rt *Runtime[R, M]) submit(partitionID int32, t task[R, M]) error {
-	rt.mu.Lock()
+	rt.mu.RLock()
 	p := rt.partitions[partitionID]
-	rt.mu.Unlock()
+	rt.mu.RUnlock()
 	if p == nil {
 		return ErrNotCoordinator
 	}
 	return p.submit(t)
 }
 
-// Write runs op on the newest state of partition and returns its response once
-// its records are committed. Canceling ctx, or WriteTimeout (ErrTimedOut),
-// ends the wait but not the write.
+// StartWrite runs op on the newest state of partition, and calls done once: with op's response when its records are
+// committed, or with an error, which is ErrTimedOut when that takes longer than WriteTimeout; the write goes on then.
+// When nobody else is at the partition op runs before StartWrite returns, and so may done. done does not wait for
+// anything; it may call StartWrite and StartRead.
+func StartWrite[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error), done func(T, error)) {
+	startWrite(rt, partitionID, task[R, M]{kind: taskWrite}, op, done)
+}
+
+// StartRead runs op on partition, which looks only at committed state. It calls done as [StartWrite] does.
+func StartRead[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op func(M) (T, error), done func(T, error)) {
+	startWrite(rt, partitionID, task[R, M]{kind: taskRead}, func(m M) (T, Effect[R], error) {
+		got, err := op(m)
+		return got, Effect[R]{}, err
+	}, done)
+}
+
+func startWrite[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, t task[R, M], op func(M) (T, Effect[R], error), done func(T, error)) {
+	var response T
+	t.run = func(m M) (effect Effect[R], err error) {
+		response, effect, err = op(m)
+		return effect, err
+	}
+	t.done = func(err error) {
+		if err != nil {
+			var zero T
+			response = zero
+		}
+		done(response, err)
+	}
+	if err := rt.submit(partitionID, t); err != nil {
+		t.done(err)
+	}
+}
+
+// Write is [StartWrite] for callers that wait. Canceling ctx ends the wait but not the write.
 func Write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error)) (T, error) {
-	return write(ctx, rt, partitionID, task[R, M]{kind: taskWrite}, op)
+	return await(ctx, func(done func(T, error)) { StartWrite(rt, partitionID, op, done) })
 }
 
 // WriteTxn is [Write] for records that belong to the transaction v. They count
 // when the transaction is committed.
 func WriteTxn[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], v VerifyTxn, op func(M) (T, Effect[R], error)) (T, error) {
-	var zero T
 	verified, err := rt.opts.Log.VerifyTxn(ctx, v)
 	if err != nil {
+		var zero T
 		return zero, err
 	}
-	return write(ctx, rt, v.Partition, task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified}, op)
-}
-
-func write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, t task[R, M], op func(M) (T, Effect[R], error)) (T, error) {
-	var response, zero T
-	t.run = func(m M) (Effect[R], error) {
-		got, effect, err := op(m)
-		response = got
-		return effect, err
-	}
-	done := make(chan error, 1)
-	t.done = func(err error) { done <- err }
-	if err := rt.submit(partitionID, t); err != nil {
-		return zero, err
-	}
-	if err := await(ctx, rt.opts.WriteTimeout, done); err != nil {
-		return zero, err
-	}
-	return response, nil
+	t := task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified}
+	return await(ctx, func(done func(T, error)) { startWrite(rt, v.Partition, t, op, done) })
 }
 
 // EndTxn writes the marker that commits or aborts the producer's transaction on
 // partition, and waits until it is committed.
 func EndTxn[R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, producer Producer, coordinatorEpoch int32, commit bool) error {
-	done := make(chan error, 1)
-	err := rt.submit(partitionID, task[R, M]{
-		kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit,
-		done: func(err error) { done <- err },
-	})
-	if err != nil {
-		return err
-	}
-	return await(ctx, rt.opts.WriteTimeout, done)
+	t := task[R, M]{kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit}
+	_, err := await(ctx, func(done func(struct{}, error)) { startWrite(rt, partitionID, t, nil, done) })
+	return err
 }
 
-// Read runs op on partition. op looks only at committed state.
+// Read is [StartRead] for callers that wait.
 func Read[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, error)) (T, error) {
-	var response, zero T
-	done := make(chan error, 1)
-	err := rt.submit(partitionID, task[R, M]{
-		kind: taskRead,
-		run: func(m M) (Effect[R], error) {
-			got, err := op(m)
-			response = got
-			return Effect[R]{}, err
-		},
-		done: func(err error) { done <- err },
-	})
-	if err != nil {
-		return zero, err
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			return zero, err
-		}
-		return response, nil
-	case <-ctx.Done():
-		return zero, ctx.Err()
-	}
+	return await(ctx, func(done func(T, error)) { StartRead(rt, partitionID, op, done) })
 }
 
-// await waits for the end of a write.
-func await(ctx context.Context, timeout time.Duration, done <-chan error) error {
+// await starts an operation and waits for its end, or that of ctx.
+func await[T any](ctx context.Context, start func(done func(T, error))) (T, error) {
+	type result struct {
+		response T
+		err      error
+	}
+	results := make(chan result, 1)
+	start(func(response T, err error) { results <- result{response, err} })
 	select {
-	case err := <-done:
-		return err
+	case r := <-results:
+		return r.response, r.err
 	default:
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return ErrTimedOut
+	case r := <-results:
+		return r.response, r.err
 	case <-ctx.Done():
-		return ctx.Err()
+		var zero T
+		return zero, ctx.Err()
 	}
 }

@@ -8,7 +8,7 @@ import (
 // retryBackoff is how long a failed timer operation waits before it runs again.
 const retryBackoff = 500 * time.Millisecond
 
-// timers holds the waiting operations of one machine. The owner goroutine of
+// timers holds the waiting operations of one machine. Whoever has the turn of
 // the partition is its only user.
 type timers[R any] struct {
 	byKey map[string]*timer[R]
