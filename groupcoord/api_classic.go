@@ -12,53 +12,63 @@ import (
 	"gregor/internal/coordinator"
 )
 
-// waiter carries the first answer to a request from the shard to its caller.
-type waiter[T any] chan T
+// stepped is a request whose answer has two parts: the write of its step, and
+// the answer itself, which the step or a later one gives. What is called is
+// called by whoever has the turn of the group's partition.
+type stepped[T any] struct {
+	reply  func(T)
+	answer T
+	// answered and written say what has come, replied that the client has it.
+	answered, written, replied bool
+}
 
-func newWaiter[T any]() waiter[T] { return make(waiter[T], 1) }
+// give takes the answer; later ones are dropped.
+func (s *stepped[T]) give(answer T) {
+	if s.answered {
+		return
+	}
+	s.answer, s.answered = answer, true
+	s.settle()
+}
 
-// reply gives the answer; later ones are dropped.
-func (w waiter[T]) reply(resp T) {
-	select {
-	case w <- resp:
-	default:
+// wrote takes note of the end of the write. When that failed and the step has not
+// answered before, failed is the answer.
+func (s *stepped[T]) wrote(err error, failed func(error) T) {
+	s.written = true
+	if err != nil && !s.answered {
+		s.answer, s.answered = failed(err), true
+	}
+	s.settle()
+}
+
+func (s *stepped[T]) settle() {
+	if s.answered && s.written && !s.replied {
+		s.replied = true
+		s.reply(s.answer)
 	}
 }
 
-// JoinGroup handles JoinGroup v0 to v9. It waits until the rebalance ends.
-func (c *Coordinator) JoinGroup(ctx context.Context, caller Caller, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
-	fail := func(memberID string, code int16) *kmsg.JoinGroupResponse {
-		return finishJoin(req, &kmsg.JoinGroupResponse{Generation: -1, MemberID: memberID, ErrorCode: code})
+// JoinGroup handles JoinGroup v0 to v9. The answer comes when the rebalance ends.
+func (c *Coordinator) JoinGroup(caller Caller, req *kmsg.JoinGroupRequest, reply func(*kmsg.JoinGroupResponse)) {
+	failed := func(memberID string, code int16) *kmsg.JoinGroupResponse {
+		return &kmsg.JoinGroupResponse{Generation: -1, MemberID: memberID, ErrorCode: code}
 	}
 	if req.Group == "" {
-		return fail(req.MemberID, kerr.InvalidGroupID.Code)
+		reply(finishJoin(req, failed(req.MemberID, kerr.InvalidGroupID.Code)))
+		return
 	}
 	if limits := c.opts.Config.Classic; req.SessionTimeoutMillis < limits.MinSessionTimeoutMillis || req.SessionTimeoutMillis > limits.MaxSessionTimeoutMillis {
-		return fail(req.MemberID, kerr.InvalidSessionTimeout.Code)
+		reply(finishJoin(req, failed(req.MemberID, kerr.InvalidSessionTimeout.Code)))
+		return
 	}
-	w := newWaiter[*kmsg.JoinGroupResponse]()
-	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
-		e, err := s.join(caller, req, w.reply)
+	w := &stepped[*kmsg.JoinGroupResponse]{reply: func(resp *kmsg.JoinGroupResponse) { reply(finishJoin(req, resp)) }}
+	startWrite(c, req.Group, func(s *shard) (struct{}, effect, error) {
+		e, err := s.join(caller, req, w.give)
 		return struct{}{}, e, err
-	}); err != nil {
-		// The step may have answered before it failed to be written.
-		select {
-		case resp := <-w:
-			return finishJoin(req, resp)
-		default:
-			return fail("", c.code("join group", err))
-		}
-	}
-	select {
-	case resp := <-w:
-		return finishJoin(req, resp)
-	case <-ctx.Done():
-		return fail(req.MemberID, coordinatorGone)
-	}
+	}, func(_ struct{}, err error) {
+		w.wrote(err, func(err error) *kmsg.JoinGroupResponse { return failed("", c.code("join group", err)) })
+	})
 }
-
-// coordinatorGone answers a request whose connection is gone.
-var coordinatorGone = kerr.CoordinatorNotAvailable.Code
 
 // finishJoin gives the answer the request's version. Before version 7 the name
 // of the protocol cannot be null.
@@ -78,88 +88,88 @@ func finishJoin(req *kmsg.JoinGroupRequest, resp *kmsg.JoinGroupResponse) *kmsg.
 // syncProtocolVersion is the first SyncGroup that has to name the protocol.
 const syncProtocolVersion = 5
 
-// SyncGroup handles SyncGroup v0 to v5. It waits for the leader's assignment.
-func (c *Coordinator) SyncGroup(ctx context.Context, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
-	finish := func(resp *kmsg.SyncGroupResponse) *kmsg.SyncGroupResponse {
-		out := *resp
-		out.Version = req.Version
-		if out.MemberAssignment == nil {
-			out.MemberAssignment = []byte{}
-		}
-		return &out
-	}
-	fail := func(code int16) *kmsg.SyncGroupResponse { return finish(&kmsg.SyncGroupResponse{ErrorCode: code}) }
+// SyncGroup handles SyncGroup v0 to v5. The answer comes with the leader's
+// assignment.
+func (c *Coordinator) SyncGroup(req *kmsg.SyncGroupRequest, reply func(*kmsg.SyncGroupResponse)) {
+	w := &stepped[*kmsg.SyncGroupResponse]{reply: func(resp *kmsg.SyncGroupResponse) { reply(finishSync(req, resp)) }}
 	if req.Version >= syncProtocolVersion && (req.ProtocolType == nil || req.Protocol == nil) {
-		return fail(kerr.InconsistentGroupProtocol.Code)
+		w.reply(&kmsg.SyncGroupResponse{ErrorCode: kerr.InconsistentGroupProtocol.Code})
+		return
 	}
 	if req.Group == "" {
-		return fail(kerr.InvalidGroupID.Code)
+		w.reply(&kmsg.SyncGroupResponse{ErrorCode: kerr.InvalidGroupID.Code})
+		return
 	}
-	w := newWaiter[*kmsg.SyncGroupResponse]()
-	if _, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) {
-		e, err := s.sync(req, w.reply)
+	startWrite(c, req.Group, func(s *shard) (struct{}, effect, error) {
+		e, err := s.sync(req, w.give)
 		return struct{}{}, e, err
-	}); err != nil {
-		select {
-		case resp := <-w:
-			return finish(resp)
-		default:
-			return fail(c.code("sync group", err))
-		}
+	}, func(_ struct{}, err error) {
+		w.wrote(err, func(err error) *kmsg.SyncGroupResponse {
+			return &kmsg.SyncGroupResponse{ErrorCode: c.code("sync group", err)}
+		})
+	})
+}
+
+// finishSync gives the answer the request's version.
+func finishSync(req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) *kmsg.SyncGroupResponse {
+	out := *resp
+	out.Version = req.Version
+	if out.MemberAssignment == nil {
+		out.MemberAssignment = []byte{}
 	}
-	select {
-	case resp := <-w:
-		return finish(resp)
-	case <-ctx.Done():
-		return fail(coordinatorGone)
-	}
+	return &out
 }
 
 // Heartbeat handles Heartbeat v0 to v4. While the group is loaded members are
 // told that all is well: they would gain nothing from another answer.
-func (c *Coordinator) Heartbeat(ctx context.Context, req *kmsg.HeartbeatRequest) *kmsg.HeartbeatResponse {
+func (c *Coordinator) Heartbeat(req *kmsg.HeartbeatRequest, reply func(*kmsg.HeartbeatResponse)) {
 	resp := req.ResponseKind().(*kmsg.HeartbeatResponse)
 	if req.Group == "" {
 		resp.ErrorCode = kerr.InvalidGroupID.Code
-		return resp
+		reply(resp)
+		return
 	}
-	_, err := write(ctx, c, req.Group, func(s *shard) (struct{}, effect, error) { return s.heartbeat(req) })
-	if resp.ErrorCode = c.code("heartbeat", err); resp.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
-		resp.ErrorCode = 0
-	}
-	return resp
+	startWrite(c, req.Group, func(s *shard) (struct{}, effect, error) { return s.heartbeat(req) }, func(_ struct{}, err error) {
+		if resp.ErrorCode = c.code("heartbeat", err); resp.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
+			resp.ErrorCode = 0
+		}
+		reply(resp)
+	})
 }
 
 // LeaveGroup handles LeaveGroup v0 to v5. Before version 3 there is one member,
 // and its error is that of the answer.
-func (c *Coordinator) LeaveGroup(ctx context.Context, req *kmsg.LeaveGroupRequest) *kmsg.LeaveGroupResponse {
+func (c *Coordinator) LeaveGroup(req *kmsg.LeaveGroupRequest, reply func(*kmsg.LeaveGroupResponse)) {
 	const membersVersion = 3
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
 	if req.Group == "" {
 		resp.ErrorCode = kerr.InvalidGroupID.Code
-		return resp
+		reply(resp)
+		return
 	}
 	members := req.Members
 	if req.Version < membersVersion {
 		members = []kmsg.LeaveGroupRequestMember{{MemberID: req.MemberID}}
 	}
-	out, err := write(ctx, c, req.Group, func(s *shard) ([]kmsg.LeaveGroupResponseMember, effect, error) { return s.leave(req.Group, members) })
-	if code := c.code("leave group", err); code == kerr.UnknownMemberID.Code {
-		// There is no such group, so none of them is a member.
-		for _, m := range members {
-			answer := kmsg.NewLeaveGroupResponseMember()
-			answer.MemberID, answer.InstanceID, answer.ErrorCode = m.MemberID, m.InstanceID, code
-			out = append(out, answer)
-		}
-	} else {
-		resp.ErrorCode = code
-	}
-	if req.Version >= membersVersion {
-		resp.Members = out
-	} else if resp.ErrorCode == 0 && len(out) > 0 {
-		resp.ErrorCode = out[0].ErrorCode
-	}
-	return resp
+	startWrite(c, req.Group, func(s *shard) ([]kmsg.LeaveGroupResponseMember, effect, error) { return s.leave(req.Group, members) },
+		func(out []kmsg.LeaveGroupResponseMember, err error) {
+			if code := c.code("leave group", err); code == kerr.UnknownMemberID.Code {
+				// There is no such group, so none of them is a member.
+				for _, m := range members {
+					answer := kmsg.NewLeaveGroupResponseMember()
+					answer.MemberID, answer.InstanceID, answer.ErrorCode = m.MemberID, m.InstanceID, code
+					out = append(out, answer)
+				}
+			} else {
+				resp.ErrorCode = code
+			}
+			if req.Version >= membersVersion {
+				resp.Members = out
+			} else if resp.ErrorCode == 0 && len(out) > 0 {
+				resp.ErrorCode = out[0].ErrorCode
+			}
+			reply(resp)
+		})
 }
 
 // ListGroups handles ListGroups v0 to v5: the groups of all partitions that this

@@ -14,24 +14,25 @@ import (
 // ConsumerGroupHeartbeat handles ConsumerGroupHeartbeat v0 and v1. The caller may
 // read the group and describe the topics that the request names; the feature
 // group.version is on.
-func (c *Coordinator) ConsumerGroupHeartbeat(ctx context.Context, caller Caller, req *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse {
-	err := consumer.Validate(req, c.opts.Config.Consumer.Assignors)
-	if err == nil {
-		var resp *kmsg.ConsumerGroupHeartbeatResponse
-		resp, err = write(ctx, c, req.Group, func(s *shard) (*kmsg.ConsumerGroupHeartbeatResponse, effect, error) {
-			return s.consumerHeartbeat(caller, req)
-		})
-		if err == nil {
-			return resp
+func (c *Coordinator) ConsumerGroupHeartbeat(caller Caller, req *kmsg.ConsumerGroupHeartbeatRequest, reply func(*kmsg.ConsumerGroupHeartbeatResponse)) {
+	done := func(resp *kmsg.ConsumerGroupHeartbeatResponse, err error) {
+		if err != nil {
+			resp = req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+			resp.ErrorCode = c.code("consumer group heartbeat", err)
+			if resp.ErrorCode != kerr.UnknownServerError.Code {
+				message := protocol.ErrorMessageOf(coordinator.ClientError(err))
+				resp.ErrorMessage = &message
+			}
 		}
+		reply(resp)
 	}
-	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
-	resp.ErrorCode = c.code("consumer group heartbeat", err)
-	if resp.ErrorCode != kerr.UnknownServerError.Code {
-		message := protocol.ErrorMessageOf(coordinator.ClientError(err))
-		resp.ErrorMessage = &message
+	if err := consumer.Validate(req, c.opts.Config.Consumer.Assignors); err != nil {
+		done(nil, err)
+		return
 	}
-	return resp
+	startWrite(c, req.Group, func(s *shard) (*kmsg.ConsumerGroupHeartbeatResponse, effect, error) {
+		return s.consumerHeartbeat(caller, req)
+	}, done)
 }
 
 // ConsumerGroupDescribe handles ConsumerGroupDescribe v0 and v1 for groups that

@@ -3,6 +3,7 @@ package groupcoord
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,14 +15,21 @@ import (
 // OffsetCommit handles OffsetCommit v2 to v10 for topics that exist and that the
 // caller may read. Both the name and the id of each topic are set, whatever the
 // version.
-func (c *Coordinator) OffsetCommit(ctx context.Context, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
-	resp, err := write(ctx, c, req.Group, func(s *shard) (*kmsg.OffsetCommitResponse, effect, error) { return s.commitOffsets(req) })
-	if err == nil {
-		c.committed(resp.Topics)
-		return resp
-	}
-	code := c.code("commit offsets", err)
-	resp = req.ResponseKind().(*kmsg.OffsetCommitResponse)
+func (c *Coordinator) OffsetCommit(req *kmsg.OffsetCommitRequest, reply func(*kmsg.OffsetCommitResponse)) {
+	startWrite(c, req.Group, func(s *shard) (*kmsg.OffsetCommitResponse, effect, error) { return s.commitOffsets(req) },
+		func(resp *kmsg.OffsetCommitResponse, err error) {
+			if err != nil {
+				reply(commitsFailed(req, c.code("commit offsets", err)))
+				return
+			}
+			c.committed(resp.Topics)
+			reply(resp)
+		})
+}
+
+// commitsFailed gives each partition of a commit the same error.
+func commitsFailed(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
+	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	for _, topic := range req.Topics {
 		out := kmsg.NewOffsetCommitResponseTopic()
 		out.Topic, out.TopicID = topic.Topic, topic.TopicID
@@ -97,39 +105,44 @@ func (c *Coordinator) EndTxn(ctx context.Context, partition int32, producer coor
 // which case the answer has names and the caller has yet to be authorized for
 // each. With requireStable a partition that an open transaction commits gets
 // UNSTABLE_OFFSET_COMMIT.
-func (c *Coordinator) OffsetFetchGroup(ctx context.Context, req *kmsg.OffsetFetchRequestGroup, requireStable bool) kmsg.OffsetFetchResponseGroup {
-	var resp kmsg.OffsetFetchResponseGroup
-	var err error
-	if requireStable {
-		// Like a write it sees the newest state and waits until that is committed.
-		resp, err = write(ctx, c, req.Group, func(s *shard) (kmsg.OffsetFetchResponseGroup, effect, error) {
-			resp, err := s.fetchOffsets(offsets.Newest, req)
-			return resp, effect{}, err
-		})
+func (c *Coordinator) OffsetFetchGroup(req *kmsg.OffsetFetchRequestGroup, requireStable bool, reply func(kmsg.OffsetFetchResponseGroup)) {
+	done := func(resp kmsg.OffsetFetchResponseGroup, err error) {
+		if err != nil {
+			resp = kmsg.NewOffsetFetchResponseGroup()
+			resp.Group, resp.ErrorCode = req.Group, c.code("fetch offsets", err)
+		}
+		reply(resp)
+	}
+	if !requireStable {
+		startRead(c, req.Group, func(s *shard) (kmsg.OffsetFetchResponseGroup, error) { return s.fetchOffsets(offsets.Committed, req) }, done)
+		return
+	}
+	// Like a write it sees the newest state and waits until that is committed.
+	startWrite(c, req.Group, func(s *shard) (kmsg.OffsetFetchResponseGroup, effect, error) {
+		resp, err := s.fetchOffsets(offsets.Newest, req)
+		return resp, effect{}, err
+	}, func(resp kmsg.OffsetFetchResponseGroup, err error) {
 		if errors.Is(err, coordinator.ErrTimedOut) || errors.Is(err, kerr.NotEnoughReplicas) {
 			err = kerr.NotCoordinator
 		}
-	} else {
-		resp, err = read(ctx, c, req.Group, func(s *shard) (kmsg.OffsetFetchResponseGroup, error) { return s.fetchOffsets(offsets.Committed, req) })
-	}
-	if err != nil {
-		resp = kmsg.NewOffsetFetchResponseGroup()
-		resp.Group, resp.ErrorCode = req.Group, c.code("fetch offsets", err)
-	}
-	return resp
+		done(resp, err)
+	})
 }
 
 // OffsetFetch handles OffsetFetch v1 to v10 for topics that the caller may
 // describe; see [Coordinator.OffsetFetchGroup] for what the topics carry. Before
 // version 8 there is one group, in fields of its own.
-func (c *Coordinator) OffsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
+func (c *Coordinator) OffsetFetch(req *kmsg.OffsetFetchRequest, reply func(*kmsg.OffsetFetchResponse)) {
 	const groupsVersion = 8
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version >= groupsVersion {
-		for i := range req.Groups {
-			resp.Groups = append(resp.Groups, c.OffsetFetchGroup(ctx, &req.Groups[i], req.RequireStable))
-		}
-		return resp
+		ForEach(len(req.Groups), func(i int, done func(kmsg.OffsetFetchResponseGroup)) {
+			c.OffsetFetchGroup(&req.Groups[i], req.RequireStable, done)
+		}, func(groups []kmsg.OffsetFetchResponseGroup) {
+			resp.Groups = groups
+			reply(resp)
+		})
+		return
 	}
 	group := kmsg.NewOffsetFetchRequestGroup()
 	group.Group = req.Group
@@ -141,8 +154,30 @@ func (c *Coordinator) OffsetFetch(ctx context.Context, req *kmsg.OffsetFetchRequ
 		t.Topic, t.Partitions = topic.Topic, topic.Partitions
 		group.Topics = append(group.Topics, t)
 	}
-	flattenFetch(&group, c.OffsetFetchGroup(ctx, &group, req.RequireStable), resp)
-	return resp
+	c.OffsetFetchGroup(&group, req.RequireStable, func(got kmsg.OffsetFetchResponseGroup) {
+		flattenFetch(&group, got, resp)
+		reply(resp)
+	})
+}
+
+// ForEach starts n requests and calls done with all their answers, in the order
+// of the requests, when the last of them has come.
+func ForEach[T any](n int, start func(i int, done func(T)), done func([]T)) {
+	answers := make([]T, n)
+	var missing atomic.Int64
+	missing.Store(int64(n) + 1)
+	arrived := func() {
+		if missing.Add(-1) == 0 {
+			done(answers)
+		}
+	}
+	for i := range answers {
+		start(i, func(answer T) {
+			answers[i] = answer
+			arrived()
+		})
+	}
+	arrived()
 }
 
 // flattenFetch puts the answer of one group into the fields of the versions

@@ -56,7 +56,7 @@ func BenchmarkOffsetCommits(b *testing.B) {
 			for i := range committers {
 				wg.Go(func() {
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-						resp := c.OffsetCommit(context.Background(), commitRequest(fmt.Sprint("g", i), 0, n))
+						resp := answerTo(c.OffsetCommit, commitRequest(fmt.Sprint("g", i), 0, n))
 						if resp.Topics[0].Partitions[0].ErrorCode != 0 {
 							b.Error("commit failed")
 							return
@@ -80,7 +80,7 @@ func BenchmarkLoad(b *testing.B) {
 		for p := range int32(1000) {
 			req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.OffsetCommitRequestTopicPartition{Partition: p, Offset: int64(p), LeaderEpoch: -1})
 		}
-		c.OffsetCommit(context.Background(), req)
+		answerTo(c.OffsetCommit, req)
 	}
 	c.Close()
 	b.ReportAllocs()
@@ -106,7 +106,7 @@ func BenchmarkLargeGroup(b *testing.B) {
 		req.Version, req.Group, req.ProtocolType = 3, group, "consumer"
 		req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 60_000, 60_000
 		req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: subscription("t")}}
-		return c.JoinGroup(context.Background(), groupcoord.Caller{ClientID: "c"}, req)
+		return dispatch(context.Background(), c, "c", req).(*kmsg.JoinGroupResponse)
 	}
 	b.ResetTimer()
 	for n := range b.N {
@@ -134,7 +134,7 @@ func BenchmarkLargeGroup(b *testing.B) {
 						req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: m.MemberID, MemberAssignment: []byte("x")})
 					}
 				}
-				c.SyncGroup(context.Background(), req)
+				answerTo(c.SyncGroup, req)
 			})
 		}
 		wg.Wait()

@@ -16,8 +16,12 @@ import (
 )
 
 // Coordinator is the group coordinator of a broker. All methods are safe for
-// concurrent use. Requests that wait park their caller; they end early when
-// their context does.
+// concurrent use.
+//
+// The requests that clients send all the time take a function that gets the
+// answer: once, often before the method returns, otherwise on another goroutine,
+// which it must not keep waiting. The others park their caller; they end early
+// when their context does.
 type Coordinator struct {
 	opts Options
 	rt   *coordinator.Runtime[schema.Record, *shard]
@@ -76,6 +80,29 @@ func (c *Coordinator) partition(groupID string) (int32, error) {
 		return 0, coordinator.ErrNotAvailable
 	}
 	return PartitionFor(groupID, n), nil
+}
+
+// startWrite runs op on the shard of a group and calls done with its response.
+func startWrite[T any](c *Coordinator, groupID string, op func(*shard) (T, effect, error), done func(T, error)) {
+	p, err := c.partition(groupID)
+	if err != nil {
+		var zero T
+		done(zero, err)
+		return
+	}
+	coordinator.StartWrite(c.rt, p, op, done)
+}
+
+// startRead runs op on the committed state of the shard of a group and calls done
+// with its response.
+func startRead[T any](c *Coordinator, groupID string, op func(*shard) (T, error), done func(T, error)) {
+	p, err := c.partition(groupID)
+	if err != nil {
+		var zero T
+		done(zero, err)
+		return
+	}
+	coordinator.StartRead(c.rt, p, op, done)
 }
 
 // write runs op on the shard of a group.

@@ -141,7 +141,7 @@ func TestKafkasOffsetsAreFetchedAsKafkaShowedThem(t *testing.T) {
 			req := kmsg.NewPtrOffsetFetchRequest()
 			req.Version, req.Groups = 9, []kmsg.OffsetFetchRequestGroup{{Group: group, MemberEpoch: -1}}
 			s := &script{t: t}
-			s.fetched(c.OffsetFetch(t.Context(), req))
+			s.fetched(answerTo(c.OffsetFetch, req))
 			equal(t, group+" "+s.events[0](), group+" fetch ok "+want)
 		}
 	})
@@ -157,15 +157,15 @@ func TestForeignGroupsKeepTheirRecords(t *testing.T) {
 			join := kmsg.NewPtrJoinGroupRequest()
 			join.Version, join.Group, join.ProtocolType, join.SessionTimeoutMillis = 9, id, "consumer", 10000
 			join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
-			equal(t, id+" "+errorName(c.JoinGroup(t.Context(), groupcoord.Caller{}, join).ErrorCode), id+" INCONSISTENT_GROUP_PROTOCOL")
+			equal(t, id+" "+errorName(dispatch(t.Context(), c, "", join).(*kmsg.JoinGroupResponse).ErrorCode), id+" INCONSISTENT_GROUP_PROTOCOL")
 
 			sync := kmsg.NewPtrSyncGroupRequest()
 			sync.Group, sync.MemberID = id, "m"
-			equal(t, errorName(c.SyncGroup(t.Context(), sync).ErrorCode), "UNKNOWN_MEMBER_ID")
+			equal(t, errorName(answerTo(c.SyncGroup, sync).ErrorCode), "UNKNOWN_MEMBER_ID")
 
 			heartbeat := kmsg.NewPtrHeartbeatRequest()
 			heartbeat.Group, heartbeat.MemberID = id, "m"
-			equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "UNKNOWN_MEMBER_ID")
+			equal(t, errorName(answerTo(c.Heartbeat, heartbeat).ErrorCode), "UNKNOWN_MEMBER_ID")
 
 			described := c.DescribeGroups(t.Context(), []string{id}, 6)[0]
 			equal(t, fmt.Sprint(errorName(described.ErrorCode), described.State, *described.ErrorMessage), "GROUP_ID_NOT_FOUNDDeadGroup "+id+" is not a classic group.")
@@ -174,12 +174,12 @@ func TestForeignGroupsKeepTheirRecords(t *testing.T) {
 		commit := kmsg.NewPtrOffsetCommitRequest()
 		commit.Version, commit.Group, commit.Generation = 9, "share-1", -1
 		commit.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "in", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 1}}}}
-		equal(t, errorName(c.OffsetCommit(t.Context(), commit).Topics[0].Partitions[0].ErrorCode), "GROUP_ID_NOT_FOUND")
+		equal(t, errorName(answerTo(c.OffsetCommit, commit).Topics[0].Partitions[0].ErrorCode), "GROUP_ID_NOT_FOUND")
 		// The member of streams-1 has epoch 3.
 		commit.Group, commit.MemberID, commit.Generation = "streams-1", "9w0Xk5YlTj6DmYQvZbVH4A", 2
-		equal(t, errorName(c.OffsetCommit(t.Context(), commit).Topics[0].Partitions[0].ErrorCode), "STALE_MEMBER_EPOCH")
+		equal(t, errorName(answerTo(c.OffsetCommit, commit).Topics[0].Partitions[0].ErrorCode), "STALE_MEMBER_EPOCH")
 		commit.Generation = 3
-		equal(t, errorName(c.OffsetCommit(t.Context(), commit).Topics[0].Partitions[0].ErrorCode), "ok")
+		equal(t, errorName(answerTo(c.OffsetCommit, commit).Topics[0].Partitions[0].ErrorCode), "ok")
 		after := [3]int{len(log.Batches(0)), len(log.Batches(1)), len(log.Batches(2))}
 		before[groupcoord.PartitionFor("streams-1", 3)]++
 		equal(t, after, before)
@@ -192,13 +192,13 @@ func TestAKafkaMemberGoesOnWithItsSession(t *testing.T) {
 		heartbeat := kmsg.NewPtrHeartbeatRequest()
 		heartbeat.Version, heartbeat.Group, heartbeat.Generation = 3, "classic-range", 2
 		heartbeat.MemberID = "r1-fa54636f-62f1-4606-8796-98ca3356f028"
-		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "ok")
+		equal(t, errorName(answerTo(c.Heartbeat, heartbeat).ErrorCode), "ok")
 		// The members of the recording have sessions of 60 s.
 		time.Sleep(59 * time.Second)
-		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "ok")
+		equal(t, errorName(answerTo(c.Heartbeat, heartbeat).ErrorCode), "ok")
 		time.Sleep(59 * time.Second)
 		// The other one was silent meanwhile.
-		equal(t, errorName(c.Heartbeat(t.Context(), heartbeat).ErrorCode), "REBALANCE_IN_PROGRESS")
+		equal(t, errorName(answerTo(c.Heartbeat, heartbeat).ErrorCode), "REBALANCE_IN_PROGRESS")
 	})
 }
 

@@ -255,7 +255,10 @@ func (w *world) checkOffsets() {
 		req := kmsg.NewOffsetFetchRequestGroup()
 		req.Group, req.MemberEpoch = group, -1
 		req.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: []int32{p}}}
-		if got := w.g.c.OffsetFetchGroup(w.t.Context(), &req, true).Topics[0].Partitions[0].Offset; got != want {
+		fetch := func(req *kmsg.OffsetFetchRequestGroup, reply func(kmsg.OffsetFetchResponseGroup)) {
+			w.g.c.OffsetFetchGroup(req, true, reply)
+		}
+		if got := answerTo(fetch, &req).Topics[0].Partitions[0].Offset; got != want {
 			w.t.Errorf("partition %d: offset %d, the log has %d", p, got, want)
 		}
 	}

@@ -81,23 +81,46 @@ func (g *gregor) do(ctx context.Context, member string, req kmsg.Request) (kmsg.
 	return out, out.ReadFrom(resp.AppendTo(nil))
 }
 
+// answerTo starts a request and waits for its answer.
+func answerTo[Req, Resp any](start func(req Req, reply func(Resp)), req Req) Resp {
+	answers := make(chan Resp, 1)
+	start(req, func(resp Resp) { answers <- resp })
+	return <-answers
+}
+
+// answerOrGone is answerTo for a client that may leave: then there is no answer that it would see.
+func answerOrGone[Req, Resp any](ctx context.Context, start func(req Req, reply func(Resp)), req Req, gone Resp) Resp {
+	answers := make(chan Resp, 1)
+	start(req, func(resp Resp) { answers <- resp })
+	select {
+	case resp := <-answers:
+		return resp
+	case <-ctx.Done():
+		return gone
+	}
+}
+
 // dispatch is what the API layer does.
 func dispatch(ctx context.Context, c *groupcoord.Coordinator, member string, req kmsg.Request) kmsg.Response {
 	switch req := req.(type) {
 	case *kmsg.JoinGroupRequest:
-		return c.JoinGroup(ctx, groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req)
+		return answerOrGone(ctx, func(req *kmsg.JoinGroupRequest, reply func(*kmsg.JoinGroupResponse)) {
+			c.JoinGroup(groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req, reply)
+		}, req, &kmsg.JoinGroupResponse{Version: req.Version, ErrorCode: kerr.CoordinatorNotAvailable.Code, Generation: -1})
 	case *kmsg.SyncGroupRequest:
-		return c.SyncGroup(ctx, req)
+		return answerOrGone(ctx, c.SyncGroup, req, &kmsg.SyncGroupResponse{Version: req.Version, ErrorCode: kerr.CoordinatorNotAvailable.Code})
 	case *kmsg.ConsumerGroupHeartbeatRequest:
-		return c.ConsumerGroupHeartbeat(ctx, groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req)
+		return answerTo(func(req *kmsg.ConsumerGroupHeartbeatRequest, reply func(*kmsg.ConsumerGroupHeartbeatResponse)) {
+			c.ConsumerGroupHeartbeat(groupcoord.Caller{ClientID: member, ClientHost: "/127.0.0.1"}, req, reply)
+		}, req)
 	case *kmsg.ConsumerGroupDescribeRequest:
 		resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
 		resp.Groups = c.ConsumerGroupDescribe(ctx, req.Groups)
 		return resp
 	case *kmsg.HeartbeatRequest:
-		return c.Heartbeat(ctx, req)
+		return answerTo(c.Heartbeat, req)
 	case *kmsg.LeaveGroupRequest:
-		return c.LeaveGroup(ctx, req)
+		return answerTo(c.LeaveGroup, req)
 	case *kmsg.ListGroupsRequest:
 		return c.ListGroups(ctx, req)
 	case *kmsg.DescribeGroupsRequest:
@@ -112,14 +135,14 @@ func dispatch(ctx context.Context, c *groupcoord.Coordinator, member string, req
 		for i := range req.Topics {
 			req.Topics[i].TopicID = topicIDs[req.Topics[i].Topic]
 		}
-		return c.OffsetCommit(ctx, req)
+		return answerTo(c.OffsetCommit, req)
 	case *kmsg.TxnOffsetCommitRequest:
 		for i := range req.Topics {
 			req.Topics[i].TopicID = topicIDs[req.Topics[i].Topic]
 		}
 		return c.TxnOffsetCommit(ctx, req)
 	case *kmsg.OffsetFetchRequest:
-		return c.OffsetFetch(ctx, req)
+		return answerTo(c.OffsetFetch, req)
 	case *kmsg.OffsetDeleteRequest:
 		return c.OffsetDelete(ctx, req)
 	}

@@ -22,15 +22,16 @@ func (h *groups) consumerProtocol() bool {
 //	1 regular expressions as subscriptions, member ids made by the client
 //
 // UNSUPPORTED_VERSION while the protocol is off; the rest is the coordinator's.
-func (h *groups) consumerHeartbeat(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) consumerHeartbeat(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.ConsumerGroupHeartbeatRequest)
 	if h.consumerProtocol() {
-		return h.coordinator.ConsumerGroupHeartbeat(ctx, caller(c), req)
+		h.coordinator.ConsumerGroupHeartbeat(caller(c), req, func(resp *kmsg.ConsumerGroupHeartbeatResponse) { reply(resp) })
+		return
 	}
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	resp.SetVersion(req.Version)
 	resp.ErrorCode = kerr.UnsupportedVersion.Code // without a message, as Kafka
-	return resp
+	reply(resp)
 }
 
 // consumerDescribe answers ConsumerGroupDescribe (key 69), versions 0 and 1.

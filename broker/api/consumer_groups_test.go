@@ -23,7 +23,10 @@ func TestConsumerGroupsAreRefusedWithoutAMessageWhileTheProtocolIsOff(t *testing
 			t.Errorf("%s: code %d, message %v", x.Group, x.ErrorCode, x.ErrorMessage)
 		}
 	}
-	hb, _ := g.consumerHeartbeat(context.Background(), &Call{Request: kmsg.NewPtrConsumerGroupHeartbeatRequest()}).(*kmsg.ConsumerGroupHeartbeatResponse)
+	var hb *kmsg.ConsumerGroupHeartbeatResponse
+	g.consumerHeartbeat(&Call{Request: kmsg.NewPtrConsumerGroupHeartbeatRequest()}, func(resp kmsg.Response) {
+		hb, _ = resp.(*kmsg.ConsumerGroupHeartbeatResponse)
+	})
 	if hb == nil || hb.ErrorCode != kerr.UnsupportedVersion.Code || hb.ErrorMessage != nil {
 		t.Errorf("heartbeat: %+v", hb)
 	}

@@ -29,24 +29,24 @@ func caller(c *Call) groupcoord.Caller {
 	return groupcoord.Caller{ClientID: c.Header.ClientID, ClientHost: "/" + c.Conn.RemoteAddr().Addr().Unmap().String()}
 }
 
-func (h *groups) join(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) join(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.JoinGroupRequest)
-	return h.coordinator.JoinGroup(ctx, caller(c), req)
+	h.coordinator.JoinGroup(caller(c), req, func(resp *kmsg.JoinGroupResponse) { reply(resp) })
 }
 
-func (h *groups) sync(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) sync(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.SyncGroupRequest)
-	return h.coordinator.SyncGroup(ctx, req)
+	h.coordinator.SyncGroup(req, func(resp *kmsg.SyncGroupResponse) { reply(resp) })
 }
 
-func (h *groups) heartbeat(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) heartbeat(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.HeartbeatRequest)
-	return h.coordinator.Heartbeat(ctx, req)
+	h.coordinator.Heartbeat(req, func(resp *kmsg.HeartbeatResponse) { reply(resp) })
 }
 
-func (h *groups) leave(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) leave(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.LeaveGroupRequest)
-	return h.coordinator.LeaveGroup(ctx, req)
+	h.coordinator.LeaveGroup(req, func(resp *kmsg.LeaveGroupResponse) { reply(resp) })
 }
 
 func (h *groups) list(ctx context.Context, c *Call) kmsg.Response {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"gregor/groupcoord"
 	"gregor/kraft/image"
 	"gregor/protocol"
 )
@@ -16,18 +17,21 @@ import (
 //	3 throttle     5 no retention time     6 leader epoch     7 static members     8 flexible     10 topic ids
 //
 // UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID, for what does not exist; the rest is the coordinator's.
-func (h *groups) commit(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) commit(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.OffsetCommitRequest)
 	img := h.node.Images.Image()
 	refused, order := splitCommit(img, req)
-	resp := kmsg.NewPtrOffsetCommitResponse()
+	answer := func(resp *kmsg.OffsetCommitResponse) {
+		resp.SetVersion(req.Version)
+		resp.Topics = mergeCommit(resp.Topics, refused, order)
+		reply(resp)
+	}
 	if len(req.Topics) > 0 || len(order) == 0 {
 		// A request without topics goes to the coordinator too: it checks the member.
-		resp = h.coordinator.OffsetCommit(ctx, req)
+		h.coordinator.OffsetCommit(req, answer)
+		return
 	}
-	resp.SetVersion(req.Version)
-	resp.Topics = mergeCommit(resp.Topics, refused, order)
-	return resp
+	answer(kmsg.NewPtrOffsetCommitResponse())
 }
 
 // commitKey names a topic as the request does.
@@ -117,22 +121,25 @@ func mergeCommit(answered []kmsg.OffsetCommitResponseTopic, refused map[commitKe
 //
 // What was never committed has offset -1 and no error. From version 10 on, UNKNOWN_TOPIC_ID for an id that is not
 // known.
-func (h *groups) fetch(ctx context.Context, c *Call) kmsg.Response {
+func (h *groups) fetch(c *Call, reply Reply) {
 	req, _ := c.Request.(*kmsg.OffsetFetchRequest)
 	if req.Version < 10 {
-		return h.coordinator.OffsetFetch(ctx, req)
+		h.coordinator.OffsetFetch(req, func(resp *kmsg.OffsetFetchResponse) { reply(resp) })
+		return
 	}
 	img := h.node.Images.Image()
-	resp := kmsg.NewPtrOffsetFetchResponse()
-	resp.SetVersion(req.Version)
-	for i := range req.Groups {
-		resp.Groups = append(resp.Groups, h.fetchByID(ctx, img, &req.Groups[i], req.RequireStable))
-	}
-	return resp
+	groupcoord.ForEach(len(req.Groups), func(i int, done func(kmsg.OffsetFetchResponseGroup)) {
+		h.fetchByID(img, &req.Groups[i], req.RequireStable, done)
+	}, func(groups []kmsg.OffsetFetchResponseGroup) {
+		resp := kmsg.NewPtrOffsetFetchResponse()
+		resp.SetVersion(req.Version)
+		resp.Groups = groups
+		reply(resp)
+	})
 }
 
 // fetchByID answers for one group whose topics are given by id.
-func (h *groups) fetchByID(ctx context.Context, img *image.Image, g *kmsg.OffsetFetchRequestGroup, requireStable bool) kmsg.OffsetFetchResponseGroup {
+func (h *groups) fetchByID(img *image.Image, g *kmsg.OffsetFetchRequestGroup, requireStable bool, reply func(kmsg.OffsetFetchResponseGroup)) {
 	all := g.Topics == nil
 	var unknown []kmsg.OffsetFetchResponseGroupTopic
 	kept := g.Topics[:0:0]
@@ -152,20 +159,24 @@ func (h *groups) fetchByID(ctx context.Context, img *image.Image, g *kmsg.Offset
 	if all {
 		g.Topics = nil
 	}
-	out := h.coordinator.OffsetFetchGroup(ctx, g, requireStable)
-	if out.ErrorCode != 0 {
-		return out
-	}
-	known := out.Topics[:0]
-	for _, t := range out.Topics {
-		// The answer carries ids: an offset of a topic that is gone has no id to be told by.
+	h.coordinator.OffsetFetchGroup(g, requireStable, func(out kmsg.OffsetFetchResponseGroup) {
+		if out.ErrorCode == 0 {
+			out.Topics = slices.Concat(withIDs(img, out.Topics), unknown)
+		}
+		reply(out)
+	})
+}
+
+// withIDs sets the ids of the topics. An offset of a topic that is gone has no id to be told by, and is left out.
+func withIDs(img *image.Image, topics []kmsg.OffsetFetchResponseGroupTopic) []kmsg.OffsetFetchResponseGroupTopic {
+	known := topics[:0]
+	for _, t := range topics {
 		if topic := img.Topics.ByName(t.Topic); topic != nil {
 			t.TopicID = topic.ID
 			known = append(known, t)
 		}
 	}
-	out.Topics = slices.Concat(known, unknown)
-	return out
+	return known
 }
 
 func unknownTopicOffsets(t kmsg.OffsetFetchRequestGroupTopic) kmsg.OffsetFetchResponseGroupTopic {

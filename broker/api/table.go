@@ -12,6 +12,13 @@ import (
 // Handler answers one decoded request. A nil response closes the connection without an answer.
 type Handler func(ctx context.Context, c *Call) kmsg.Response
 
+// Reply takes the answer to a request: once, from any goroutine, which it does not keep. A nil response closes the
+// connection without an answer.
+type Reply func(resp kmsg.Response)
+
+// Starter begins to answer a decoded request, and does not wait: who has the answer calls reply.
+type Starter func(c *Call, reply Reply)
+
 // RawHandler answers a request from its bytes: the hot ones, Produce and Fetch, decode and encode by themselves.
 type RawHandler func(ctx context.Context, r *network.Request)
 
@@ -21,11 +28,14 @@ type Entry struct {
 	// Handle answers on the listeners for clients and brokers, Controller on controller listeners. Either may be
 	// nil: not served there.
 	Handle, Controller Handler
+	// Start is set instead of Handle for APIs that often wait for somebody, and never by themselves.
+	Start Starter
 	// Raw is set instead of Handle for the hot APIs, RawController instead of Controller for raft messages, whose body
 	// is opaque.
 	Raw, RawController RawHandler
 	// Blocks is set when the handler may wait (for the controller, a coordinator, a disk): it then runs on a
-	// goroutine of its own, after those of the same connection before it.
+	// goroutine of its own. It begins when the answers of the same connection before it are given, as does what Start
+	// begins.
 	Blocks bool
 }
 
@@ -71,7 +81,7 @@ func (t *Table) Lookup(key int16, controller bool) *Entry {
 		e = t.entries[key]
 	}
 	switch {
-	case e == nil, controller && e.Controller == nil && e.RawController == nil, !controller && e.Handle == nil && e.Raw == nil:
+	case e == nil, controller && e.Controller == nil && e.RawController == nil, !controller && e.Handle == nil && e.Start == nil && e.Raw == nil:
 		return nil
 	}
 	return e
@@ -108,6 +118,13 @@ func on(key int16, h Handler) Entry {
 func waiting(key int16, h Handler) Entry {
 	e := on(key, h)
 	e.Blocks = true
+	return e
+}
+
+// starting is an entry for clients and brokers whose answer comes from elsewhere, and often at once.
+func starting(key int16, start Starter) Entry {
+	e := entry(key)
+	e.Start = start
 	return e
 }
 
