@@ -9,8 +9,11 @@ type background struct {
 
 	mu      sync.Mutex
 	queue   []func()
+	aside   []func() // done when queue is empty
+	pending int      // pieces of queue, with the one that runs
 	running bool
-	idle    chan struct{} // closed when running ends; made by waiters
+	// Closed when running ends, and when nothing is pending; made by waiters.
+	idle, settled chan struct{}
 }
 
 // run queues work. It may be called with the writer's lock held; the work runs without it.
@@ -18,6 +21,20 @@ func (b *background) run(work func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queue = append(b.queue, work)
+	b.pending++
+	b.startLocked()
+}
+
+// runAside queues work that has no part in the segments of the log, and for which nobody waits but who stops the log or
+// moves its files.
+func (b *background) runAside(work func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.aside = append(b.aside, work)
+	b.startLocked()
+}
+
+func (b *background) startLocked() {
 	if !b.running {
 		b.running = true
 		go b.loop()
@@ -26,20 +43,44 @@ func (b *background) run(work func()) {
 
 func (b *background) loop() {
 	for {
-		b.mu.Lock()
-		if len(b.queue) == 0 {
-			b.running = false
-			if b.idle != nil {
-				close(b.idle)
-				b.idle = nil
-			}
-			b.mu.Unlock()
+		work, pending := b.next()
+		if work == nil {
 			return
 		}
-		work := b.queue[0]
-		b.queue = b.queue[1:]
-		b.mu.Unlock()
 		b.workers.do(work)
+		if pending {
+			b.mu.Lock()
+			if b.pending--; b.pending == 0 {
+				wake(&b.settled)
+			}
+			b.mu.Unlock()
+		}
+	}
+}
+
+// next takes the next piece of work, nil to end; pending tells that it is one of queue.
+func (b *background) next() (work func(), pending bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from := &b.queue
+	if len(b.queue) == 0 {
+		from = &b.aside
+	}
+	if len(*from) == 0 {
+		b.running = false
+		wake(&b.idle)
+		return nil, false
+	}
+	work = (*from)[0]
+	*from = (*from)[1:]
+	return work, from == &b.queue
+}
+
+// wake ends the waiting on a channel.
+func wake(c *chan struct{}) {
+	if *c != nil {
+		close(*c)
+		*c = nil
 	}
 }
 
@@ -62,19 +103,22 @@ func (w *Workers) do(work func()) {
 }
 
 // wait returns when nothing is queued or running.
-func (b *background) wait() {
-	for {
-		b.mu.Lock()
-		if !b.running {
-			b.mu.Unlock()
-			return
+func (b *background) wait() { b.await(&b.idle, func() bool { return !b.running }) }
+
+// waitSettled returns when nothing is queued or running but what runs aside.
+func (b *background) waitSettled() { b.await(&b.settled, func() bool { return b.pending == 0 }) }
+
+func (b *background) await(c *chan struct{}, done func() bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !done() {
+		if *c == nil {
+			*c = make(chan struct{})
 		}
-		if b.idle == nil {
-			b.idle = make(chan struct{})
-		}
-		idle := b.idle
+		over := *c
 		b.mu.Unlock()
-		<-idle
+		<-over
+		b.mu.Lock()
 	}
 }
 
@@ -84,13 +128,23 @@ func (b *background) isIdle() bool {
 	return !b.running
 }
 
-// lockIdle takes the writer's lock at a moment when no background work is queued or running, so that the files
-// of sealed segments stand still.
-func (l *Log) lockIdle() {
+func (b *background) isSettled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pending == 0
+}
+
+// lockIdle takes the writer's lock at a moment when no background work is queued or running, so that all files stand still.
+func (l *Log) lockIdle() { l.lockWhen(l.bg.wait, l.bg.isIdle) }
+
+// lockSettled is lockIdle but for work that runs aside: the files of the log's segments stand still.
+func (l *Log) lockSettled() { l.lockWhen(l.bg.waitSettled, l.bg.isSettled) }
+
+func (l *Log) lockWhen(wait func(), done func() bool) {
 	for {
-		l.bg.wait()
+		wait()
 		l.mu.Lock()
-		if l.bg.isIdle() {
+		if done() {
 			return
 		}
 		l.unlock()

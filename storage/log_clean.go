@@ -26,7 +26,7 @@ func (s *State) Generation() int64 { return s.generation }
 // A truncation since generation (of the State that the old ones come from) makes the new ones void:
 // ErrOffsetOutOfRange. ErrNoSpace says that there was no room for their names: they are gone, the old ones are in place.
 func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64) error {
-	l.lockIdle()
+	l.lockSettled()
 	defer l.unlock()
 	if err := l.usable(); err != nil {
 		return err

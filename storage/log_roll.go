@@ -351,7 +351,7 @@ func (l *Log) discard(item trashItem) {
 	}
 	const longestMillis = math.MaxInt64 / int64(time.Millisecond)
 	delay := time.Duration(min(l.config.Load().FileDeleteDelayMillis, longestMillis)) * time.Millisecond
-	item.timer = time.AfterFunc(delay, func() { l.bg.run(func() { l.removeTrash(id) }) })
+	item.timer = time.AfterFunc(delay, func() { l.bg.runAside(func() { l.removeTrash(id) }) })
 	w.trash.items[id] = item
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"gregor/protocol/record"
 	"gregor/storage/segment"
@@ -55,6 +56,31 @@ func baseOffsets(batches []byte) []int64 {
 		list = append(list, b.BaseOffset())
 	}
 	return list
+}
+
+// TestSwapDoesNotWaitForRemovals holds up the removal of deleted files while segments are swapped.
+func TestSwapDoesNotWaitForRemovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := cleanedLog(t, vfs.NewMem())
+		hold := make(chan struct{})
+		l.bg.runAside(func() { <-hold })
+		cleaned, old := clean(t, l)
+		must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0))
+		closed := false
+		go func() {
+			must(t, l.Close())
+			closed = true
+		}()
+		synctest.Wait()
+		if closed {
+			t.Error("the log was closed while files were removed")
+		}
+		close(hold)
+		synctest.Wait()
+		if !closed {
+			t.Error("the log was not closed")
+		}
+	})
 }
 
 func TestCleanedSegmentTakesThePlaceOfOldOnes(t *testing.T) {
