@@ -10,6 +10,10 @@
 // any moment leaves the old or the new ones. The end of the map is where the next round starts
 // (cleaner-offset-checkpoint).
 //
+// Which records of the dirty part stay is known when the map is complete: those whose offsets are in it. They are
+// noted in a set of bits (liveOffsets). So of a dirty batch of which nothing is left only the header is looked at again, the
+// keys of the other dirty records are not hashed again, and most of a log of which most is superseded is read once.
+//
 // Offsets never change. What goes and what stays, batch by batch (KIP-534 and the comments of Kafka's Cleaner):
 //   - Records without a key go; those of aborted transactions too, whatever their key.
 //   - A tombstone (null value) stays until its batch's delete horizon: the first round that meets it writes

@@ -9,9 +9,12 @@ import (
 // filter decides on batches and records, and appends what stays to out.
 type filter struct {
 	newest *offsetMap
-	txns   *txns
-	lim    record.Limits
-	stats  *Stats
+	live   *liveOffsets // of newest
+	// keyless tells that there may be records without a key among those that live tells of. They are counted.
+	keyless bool
+	txns    *txns
+	lim     record.Limits
+	stats   *Stats
 
 	nowMillis             int64
 	deleteRetentionMillis int64
@@ -33,6 +36,24 @@ const (
 	dropEmptyBatch         // unless a record stays
 	keepBatch              // without records, if none stays
 )
+
+// passOver filters a batch by its header, where that will do: nothing is left of the batch, and what it holds was checked
+// when its keys were put into the map.
+func (f *filter) passOver(head record.Batch, sizeBytes int) bool {
+	if head.Magic() < 2 || head.IsControl() || !f.live.covers(head.BaseOffset()) || !f.live.covers(head.LastOffset()) {
+		return false
+	}
+	aborted := f.txns.data(head)
+	if !aborted && (f.keyless || !f.live.none(head.BaseOffset(), head.LastOffset())) {
+		return false
+	}
+	f.stats.BytesRead += int64(sizeBytes)
+	f.stats.RecordsRead += int64(max(head.Count(), 0))
+	if f.verdict(head, aborted) == keepBatch {
+		f.writeEmpty(head)
+	}
+	return true
+}
 
 // batch filters one batch.
 func (f *filter) batch(b record.Batch) error {
@@ -108,18 +129,14 @@ func (f *filter) isLastOfProducer(b record.Batch) bool {
 func (f *filter) records(b record.Batch, drop bool) (all, tombstones bool, err error) {
 	f.kept = f.kept[:0]
 	all = true
-	last := b.BaseOffset() - 1
-	if b.Magic() < 2 {
-		last = -1 // the offset of a compressed one is that of its last record
-	}
+	order := newOrder(b)
 	for rec, err := range b.Records(f.lim) {
+		if err == nil {
+			err = order.next(rec.Offset)
+		}
 		if err != nil {
 			return false, false, err
 		}
-		if rec.Offset <= last || rec.Offset > b.LastOffset() {
-			return false, false, fmt.Errorf("%w: record offset %d after %d in a batch that ends with %d", record.ErrCorrupt, rec.Offset, last, b.LastOffset())
-		}
-		last = rec.Offset
 		f.stats.RecordsRead++
 		if drop || !b.IsControl() && !f.stays(b, &rec) {
 			all = false
@@ -131,6 +148,24 @@ func (f *filter) records(b record.Batch, drop bool) (all, tombstones bool, err e
 	return all, tombstones, nil
 }
 
+// order checks the offsets of the records of a batch.
+type order struct{ previous, last int64 }
+
+func newOrder(b record.Batch) order {
+	if b.Magic() < 2 {
+		return order{previous: -1, last: b.LastOffset()} // the offset of a compressed one is that of its last record
+	}
+	return order{previous: b.BaseOffset() - 1, last: b.LastOffset()}
+}
+
+func (o *order) next(offset int64) error {
+	if offset <= o.previous || offset > o.last {
+		return fmt.Errorf("%w: record offset %d after %d in a batch that ends with %d", record.ErrCorrupt, offset, o.previous, o.last)
+	}
+	o.previous = offset
+	return nil
+}
+
 // stays decides on a record of a data batch.
 func (f *filter) stays(b record.Batch, rec *record.Record) bool {
 	switch {
@@ -139,7 +174,7 @@ func (f *filter) stays(b record.Batch, rec *record.Record) bool {
 	case rec.Key == nil:
 		f.stats.InvalidRecords++
 		return false
-	case rec.Offset < f.newest.get(rec.Key):
+	case f.superseded(rec):
 		return false
 	case rec.Value != nil:
 		return true
@@ -147,6 +182,16 @@ func (f *filter) stays(b record.Batch, rec *record.Record) bool {
 		return f.keepOldTombstones
 	}
 	return !b.HasDeleteHorizon() || f.nowMillis < b.DeleteHorizonMillis()
+}
+
+// superseded tells whether the map knows a newer record of the key.
+func (f *filter) superseded(rec *record.Record) bool {
+	if f.live.covers(rec.Offset) {
+		if live, certain := f.live.has(rec.Offset); certain {
+			return !live
+		}
+	}
+	return rec.Offset < f.newest.get(rec.Key)
 }
 
 // writeEmpty writes the batch without its records.

@@ -53,6 +53,46 @@ segment 8
 	})
 }
 
+// TestSupersededBatchesAreReadOnce counts what is read of batches that go, those of an aborted transaction too.
+func TestSupersededBatchesAreReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var read int64
+		count := vfs.InjectorFunc(func(op vfs.Op) error {
+			if op.Kind == vfs.OpRead {
+				read += op.Bytes
+			}
+			return nil
+		})
+		var s vfs.Switch
+		l := newFakeLog(t, vfs.NewErr(vfs.NewMem(), &s), "t-0")
+		l.opts.IndexIntervalBytes = 1 << 20
+		large := string(make([]byte, 2*headBytes))
+		for range 10 {
+			l.add(keyed(record.BuilderOptions{}, 1, "a="+large, "b="+large))
+		}
+		l.add(keyed(ofProducer(1, 0, 0, true), 1, "a="+large), keyed(ofProducer(2, 0, 0, true), 1, "a="+large), marker(1, 0, false))
+		l.addAborted(1, 20, 22)
+		l.add(keyed(record.BuilderOptions{}, 1, "a=1", "b=1"))
+		l.last[2] = LastRecord{LastOffset: 21}
+		l.roll()
+		s.Set(count)
+		stats := cleanNow(t, l)
+		s.Set(nil)
+		const heads = 30 * record.HeaderSizeBytes
+		if read > stats.IndexedBytes+2*minBufferBytes+heads || stats.BytesRead != stats.IndexedBytes || stats.RecordsRead != 25 {
+			t.Errorf("%d bytes were read: %+v", read, stats)
+		}
+		expect(t, l, `
+segment 0
+21-21 producer 2/0/0 txn max 1:
+22-22 producer 1/0/-1 txn max 7: 22 ABORT
+23-24 max 1: 23 a=1@1 24 b=1@1
+aborted 1 from 20 to 22
+segment 25
+`)
+	})
+}
+
 func TestTombstoneStaysUntilItsHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFakeLog(t, vfs.NewMem(), "t-0")

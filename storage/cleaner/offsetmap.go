@@ -1,10 +1,6 @@
 package cleaner
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // entryBytes is what a key costs: a hash of 16 bytes and an offset, as in Kafka's SkimpyOffsetMap.
 const entryBytes = 24
@@ -15,21 +11,26 @@ const (
 	// manyShardsFrom is how many slots make a map large.
 	manyShardsFrom = 64 * manyShards
 	firstSlots     = 64
+	// groupKeys is how many keys are looked up together: while the slot of one is fetched from memory, so are the next.
+	groupKeys = 64
 )
 
-// offsetMap maps keys to their newest offset in a fixed number of bytes. Of a key it knows only a hash of 128 bits; a
-// cryptographic one, because two keys with the same hash would cost a record.
+// offsetMap maps keys to their newest offset in a fixed number of bytes. Of a key it knows only a hash of 128 bits.
 //
 // The memory is one array, divided into shards by hash. Of each shard only the first part is used, which grows in
-// place: pages of the array that no growth has reached cost no memory, so that a small log costs little.
+// place: pages of the array that no growth has reached cost no memory, so that a small log costs little. Release it.
 type offsetMap struct {
-	slots      []mapEntry // nil until used
+	hasher     hasher
+	memory     mapMemory
+	slots      []mapEntry // of memory, nil until used
 	shards     []shard
 	shardSlots int // most slots of a shard
 	entries    int
 	limit      int   // entries that put accepts
 	latest     int64 // offset up to which the map is complete, -1 for none
 	spare      []mapEntry
+	queue      []queuedKey // added, but not put yet
+	touched    int64       // keeps the compiler from leaving out what flush reads ahead
 }
 
 type mapEntry struct {
@@ -37,9 +38,13 @@ type mapEntry struct {
 	next int64 // offset + 1; 0 marks a free slot
 }
 
-type keyHash [2]uint64
-
 type shard struct{ slots, entries int }
+
+// queuedKey is a key with its offset. With it in the map, the map is complete up to another offset, further on.
+type queuedKey struct {
+	hash               keyHash
+	offset, completeTo int64
+}
 
 // newOffsetMap makes a map of so many bytes, at least a slot, which takes entries up to the load factor.
 func newOffsetMap(maxBytes int64, loadFactor float64) *offsetMap {
@@ -48,7 +53,7 @@ func newOffsetMap(maxBytes int64, loadFactor float64) *offsetMap {
 	if slots >= manyShardsFrom {
 		n = manyShards
 	}
-	m := &offsetMap{shards: make([]shard, n), shardSlots: slots / n}
+	m := &offsetMap{hasher: newHasher(), shards: make([]shard, n), shardSlots: slots / n}
 	m.limit = max(int(float64(n*m.shardSlots)*min(loadFactor, 1)), 1)
 	m.reset()
 	return m
@@ -62,13 +67,21 @@ func (m *offsetMap) reset() {
 		}
 		m.shards[i] = shard{slots: min(firstSlots, m.shardSlots)}
 	}
-	m.entries, m.latest = 0, -1
+	m.entries, m.latest, m.queue = 0, -1, m.queue[:0]
 }
 
 // release forgets everything and gives the memory back.
 func (m *offsetMap) release() {
-	m.slots, m.spare = nil, nil
+	m.memory.free()
+	m.slots, m.spare, m.queue = nil, nil, nil
 	m.reset()
+}
+
+// liveBits is how many bits a set of offsets may have besides the map: those of the memory that a shard needs to grow,
+// which is free when the map is complete.
+func (m *offsetMap) liveBits() uint64 {
+	const leastBytes = 4096
+	return uint64(max(m.shardSlots*entryBytes, leastBytes)) * 8
 }
 
 // utilization is the used part of what put accepts, 0 to 1.
@@ -88,20 +101,56 @@ func (m *offsetMap) usedBytes() int64 {
 	return int64(used) * entryBytes
 }
 
-func hashOf(key []byte) keyHash {
-	sum := sha256.Sum256(key)
-	return keyHash{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
+// add notes the newest offset of a key; full says that the map has no room for it, or for one shortly before it: latest
+// tells how far it got. Keys are put in groups; flush puts the last one.
+func (m *offsetMap) add(key []byte, offset int64) (full bool) {
+	m.queue = append(m.queue, queuedKey{hash: m.hasher.hash(key), offset: offset, completeTo: offset})
+	if len(m.queue) < min(groupKeys, m.limit-m.entries) {
+		return false
+	}
+	return m.flush()
 }
 
-// put notes the newest offset of a key; false says that the map is full.
-func (m *offsetMap) put(key []byte, offset int64) bool {
+// completeTo notes that what was added makes the map complete up to an offset.
+func (m *offsetMap) completeTo(offset int64) {
+	if n := len(m.queue); n > 0 {
+		m.queue[n-1].completeTo = offset
+		return
+	}
+	m.latest = offset
+}
+
+// flush puts the keys that were added; full as with add.
+func (m *offsetMap) flush() (full bool) {
+	m.makeReady()
+	var sum int64
+	for i := range m.queue {
+		sum += m.home(m.queue[i].hash).next // for the fetch
+	}
+	m.touched = sum
+	for i := range m.queue {
+		q := &m.queue[i]
+		if !m.putHash(q.hash, q.offset) {
+			full = true
+			break
+		}
+		m.latest = q.completeTo
+	}
+	m.queue = m.queue[:0]
+	return full
+}
+
+func (m *offsetMap) makeReady() {
+	if m.slots == nil {
+		m.slots = m.memory.entries(len(m.shards) * m.shardSlots)
+	}
+}
+
+// putHash notes the newest offset of a key; false says that the map is full.
+func (m *offsetMap) putHash(h keyHash, offset int64) bool {
 	if m.entries >= m.limit {
 		return false
 	}
-	if m.slots == nil {
-		m.slots = make([]mapEntry, len(m.shards)*m.shardSlots)
-	}
-	h := hashOf(key)
 	i := m.shardOf(h)
 	s := &m.shards[i]
 	if s.entries*4 >= s.slots*3 && s.slots < m.shardSlots {
@@ -117,7 +166,6 @@ func (m *offsetMap) put(key []byte, offset int64) bool {
 		m.entries++
 	}
 	e.next = offset + 1
-	m.latest = offset
 	return true
 }
 
@@ -126,7 +174,7 @@ func (m *offsetMap) get(key []byte) int64 {
 	if m.entries == 0 {
 		return -1
 	}
-	h := hashOf(key)
+	h := m.hasher.hash(key)
 	e := find(m.table(m.shardOf(h)), h)
 	if e == nil {
 		return -1
@@ -134,7 +182,29 @@ func (m *offsetMap) get(key []byte) int64 {
 	return e.next - 1
 }
 
-func (m *offsetMap) shardOf(h keyHash) int { return int(h[0] % uint64(len(m.shards))) }
+// offsets calls visit with each offset in the map.
+func (m *offsetMap) offsets(visit func(offset int64)) {
+	if m.entries == 0 {
+		return
+	}
+	for i := range m.shards {
+		for _, e := range m.table(i) {
+			if e.next != 0 {
+				visit(e.next - 1)
+			}
+		}
+	}
+}
+
+// shardOf divides by the number of shards, which is 1 or manyShards.
+func (m *offsetMap) shardOf(h keyHash) int { return int(h[0]) & (len(m.shards) - 1) }
+
+// home is where the search for a hash begins.
+func (m *offsetMap) home(h keyHash) *mapEntry {
+	table := m.table(m.shardOf(h))
+	at, _ := bits.Mul64(h[1], uint64(len(table)))
+	return &table[at]
+}
 
 func (m *offsetMap) table(shard int) []mapEntry {
 	return m.slots[shard*m.shardSlots:][:m.shards[shard].slots]

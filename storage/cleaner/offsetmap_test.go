@@ -7,6 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// put puts a key at once; false says that the map is full.
+func put(m *offsetMap, key []byte, offset int64) bool { return !m.add(key, offset) && !m.flush() }
+
 func TestOffsetMapIsAMapUntilItIsFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.SampledFrom([]int{1, 2, 7, 100, 5000}).Draw(t, "slots")
@@ -18,7 +21,7 @@ func TestOffsetMapIsAMapUntilItIsFull(t *testing.T) {
 			for offset := range int64(min(3*slots, 8000)) {
 				key := fmt.Sprint("key-", (int(offset)*7919)%keys)
 				full := len(want) >= m.limit
-				if m.put([]byte(key), offset) {
+				if put(m, []byte(key), offset) {
 					if full {
 						t.Fatalf("took a key with %d of %d", len(want), m.limit)
 					}
@@ -51,11 +54,48 @@ func TestOffsetMapIsAMapUntilItIsFull(t *testing.T) {
 	})
 }
 
+// TestGroupsOfKeysArePutAsOneByOne compares with a map that puts each key at once.
+func TestGroupsOfKeysArePutAsOneByOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.SampledFrom([]int{1, 5, 100, 400}).Draw(t, "slots")
+		m, single := newOffsetMap(int64(slots*entryBytes), 0.9), newOffsetMap(int64(slots*entryBytes), 0.9)
+		offset := int64(0)
+		for range rapid.IntRange(0, 500).Draw(t, "keys") {
+			offset += 2
+			key := []byte{rapid.Byte().Draw(t, "key"), rapid.ByteMax(3).Draw(t, "key")}
+			full := m.add(key, offset)
+			if got := single.add(key, offset) || single.flush(); got != full {
+				t.Fatalf("full at %d: %t, want %t", offset, full, got)
+			}
+			if full {
+				break
+			}
+			if rapid.Bool().Draw(t, "end of batch") {
+				m.completeTo(offset + 1)
+				single.completeTo(offset + 1)
+			}
+		}
+		if m.flush() {
+			t.Fatal("full at the end")
+		}
+		if m.latest != single.latest || m.entries != single.entries {
+			t.Fatalf("complete to %d with %d entries, want %d with %d", m.latest, m.entries, single.latest, single.entries)
+		}
+		sum, want := int64(0), int64(0)
+		m.offsets(func(offset int64) { sum += offset })
+		single.offsets(func(offset int64) { want += offset })
+		if sum != want {
+			t.Fatalf("offsets sum up to %d, want %d", sum, want)
+		}
+	})
+}
+
 func TestOffsetMapKeepsToItsMemoryAndItsLimit(t *testing.T) {
 	const bytes = 1 << 20
 	m := newOffsetMap(bytes, 0.9)
+	defer m.release()
 	n := 0
-	for ; m.put(fmt.Appendf(nil, "key-%d", n), int64(n)); n++ {
+	for ; put(m, fmt.Appendf(nil, "key-%d", n), int64(n)); n++ {
 	}
 	if n != m.limit || n < bytes/entryBytes*88/100 {
 		t.Errorf("%d keys in %d bytes, limit %d", n, bytes, m.limit)
@@ -75,15 +115,20 @@ func TestOffsetMapKeepsToItsMemoryAndItsLimit(t *testing.T) {
 		t.Errorf("utilization %f", u)
 	}
 	m.release()
-	if m.slots != nil || m.usedBytes() != 0 || m.entries != 0 {
+	if m.slots != nil || m.memory.mapped != nil || m.usedBytes() != 0 || m.entries != 0 || m.get([]byte("key-1")) != -1 {
 		t.Error("memory is held after the release")
 	}
+	if !put(m, []byte("key-1"), 7) || m.get([]byte("key-1")) != 7 || m.get([]byte("key-2")) != -1 {
+		t.Error("the map does not work after a release")
+	}
+	m.release()
 }
 
 func TestFewKeysTouchLittleMemory(t *testing.T) {
 	m := newOffsetMap(128<<20, 0.9)
+	defer m.release()
 	for i := range 1000 {
-		m.put(fmt.Appendf(nil, "key-%d", i), int64(i))
+		put(m, fmt.Appendf(nil, "key-%d", i), int64(i))
 	}
 	if used := m.usedBytes(); used > 256<<10 {
 		t.Errorf("%d bytes for 1000 keys", used)
@@ -99,7 +144,7 @@ func BenchmarkOffsetMap(b *testing.B) {
 	b.Run("put", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			m.put(keys[i&(len(keys)-1)], int64(i))
+			put(m, keys[i&(len(keys)-1)], int64(i))
 		}
 	})
 	b.Run("get", func(b *testing.B) {

@@ -170,6 +170,7 @@ func (p *Pool) IsBusy(l Log) bool {
 func (w *worker) run(ctx context.Context) {
 	n := max(w.config.Threads, 1)
 	w.newest = newOffsetMap(w.config.DedupeBytes/int64(n), w.config.LoadFactor)
+	defer w.newest.release()
 	for ctx.Err() == nil {
 		if w.pass(ctx) {
 			continue

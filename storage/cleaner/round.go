@@ -35,14 +35,28 @@ type round struct {
 	// oldTombstonesBefore is the age that a segment must have for its tombstones of formats 0 and 1 to go.
 	oldTombstonesBefore int64
 	txns                *txns
+	// keyless tells that the dirty part has records without a key.
+	keyless bool
 }
 
 // buffers belong to a goroutine.
-type buffers struct{ read, write []byte }
+type buffers struct {
+	read, write []byte
+	large       []byte // for batches larger than read
+	live        liveOffsets
+}
 
 func newBuffers(bytes int) *buffers {
 	bytes = max(bytes, minBufferBytes)
 	return &buffers{read: make([]byte, bytes), write: make([]byte, 0, bytes)}
+}
+
+// forLarge returns a buffer for a batch of n bytes.
+func (b *buffers) forLarge(n int) []byte {
+	if cap(b.large) < n {
+		b.large = make([]byte, n)
+	}
+	return b.large[:n]
 }
 
 // run cleans; the offset is where the next round starts.
@@ -53,6 +67,7 @@ func (r *round) run() (end int64, err error) {
 		return 0, err
 	}
 	end = r.newest.latest + 1
+	r.buffers.live.build(r.newest, r.plan.FirstDirty)
 	r.stats.IndexTook, r.stats.MapUtilization = time.Since(r.now), r.newest.utilization()
 	// What supersedes a record must not be lost after it.
 	if err := r.log.Flush(end); err != nil {
@@ -129,13 +144,14 @@ func (r *round) buildMap() error {
 			return err
 		}
 		// Offsets that are missing at the end of the segment are past too.
-		r.newest.latest = next - 1
+		r.newest.completeTo(next - 1)
 	}
+	r.newest.flush()
 	return nil
 }
 
 func (r *round) mapSegment(s *segment.Segment, t *txns) (full bool, err error) {
-	src, err := openSource(s, &r.view, r.plan.FirstDirty, r.buffers.read, r.pause)
+	src, err := openSource(s, &r.view, r.plan.FirstDirty, r.buffers, r.pause)
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +169,7 @@ func (r *round) mapSegment(s *segment.Segment, t *txns) (full bool, err error) {
 			return true, nil
 		}
 		if b.LastOffset() >= r.plan.FirstDirty {
-			r.newest.latest = b.LastOffset()
+			r.newest.completeTo(b.LastOffset())
 		}
 	}
 }
@@ -167,11 +183,18 @@ func (r *round) mapBatch(b record.Batch, t *txns) (full bool, err error) {
 	if t.data(b) {
 		return false, nil
 	}
+	order := newOrder(b)
 	for rec, err := range b.Records(r.lim) {
-		if err != nil {
-			return false, err
+		if err == nil {
+			err = order.next(rec.Offset)
 		}
-		if rec.Key != nil && rec.Offset >= r.plan.FirstDirty && !r.newest.put(rec.Key, rec.Offset) {
+		switch {
+		case err != nil:
+			return false, err
+		case rec.Offset < r.plan.FirstDirty:
+		case rec.Key == nil:
+			r.keyless = true
+		case r.newest.add(rec.Key, rec.Offset):
 			return true, nil
 		}
 	}
@@ -234,7 +257,7 @@ func (r *round) cleanGroup(group []*segment.Segment) error {
 // fill writes what stays of a group into dest, durably.
 func (r *round) fill(dest *segment.Segment, group []*segment.Segment) error {
 	f := filter{
-		newest: r.newest, txns: r.txns, lim: r.lim, stats: &r.stats, out: r.buffers.write[:0],
+		newest: r.newest, live: &r.buffers.live, keyless: r.keyless, txns: r.txns, lim: r.lim, stats: &r.stats, out: r.buffers.write[:0],
 		nowMillis: r.now.UnixMilli(), deleteRetentionMillis: r.view.Policy.DeleteRetentionMillis,
 		producers: r.log.LastRecords(),
 	}
@@ -282,18 +305,24 @@ func endOf(segments []*segment.Segment, i int) (int64, error) {
 
 // cleanInto filters a segment into dest.
 func (r *round) cleanInto(dest, s *segment.Segment, f *filter) error {
-	src, err := openSource(s, &r.view, 0, r.buffers.read, r.pause)
+	src, err := openSource(s, &r.view, 0, r.buffers, r.pause)
 	if err != nil {
 		return err
 	}
 	defer src.close()
 	for {
-		b, position, err := src.next()
+		position := src.at
+		b, err := src.head()
 		if err != nil || b == nil {
 			return err
 		}
-		if err := f.batch(b); err != nil {
-			return located(s, position, err)
+		if f.passOver(b, src.size) {
+			err = src.skip(b)
+		} else if b, err = src.body(); err == nil {
+			err = located(s, position, f.batch(b))
+		}
+		if err != nil {
+			return err
 		}
 		if len(f.out) >= cap(r.buffers.write) {
 			if err := r.write(dest, f); err != nil {
