@@ -378,7 +378,7 @@ func (m *Manager) Upgrade(g *Group, generation int32, members []FromClassic) err
 		g.target.Set(member.ID, target)
 		g.setMember(member)
 	}
-	g.hash.Set(MetadataHash(g.topicNames(change{}), topics))
+	g.hash.Set(m.hashes.metadata(g.topicNames(change{}), topics))
 	for _, member := range g.Members() {
 		m.expectHeartbeat(g.ID, member.ID, millis(member.Classic.SessionTimeoutMs))
 	}

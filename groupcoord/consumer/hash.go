@@ -60,13 +60,33 @@ func appendJavaString(b []byte, s string) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(len(units)))
 }
 
-// MetadataHash is the hash of the subscribed topics that exist, 0 without any.
+// topicHashes remembers the hashes of the topics of one image: every member that
+// joins asks for them, and that of a topic costs as much as it has partitions.
+type topicHashes struct {
+	version int64
+	byName  map[string]uint64
+}
+
+// of returns the hash of a topic.
+func (h *topicHashes) of(t Topic, version int64) uint64 {
+	if h.byName == nil || h.version != version {
+		h.version, h.byName = version, make(map[string]uint64)
+	}
+	hash, ok := h.byName[t.Name]
+	if !ok {
+		hash = topicHash(t)
+		h.byName[t.Name] = hash
+	}
+	return hash
+}
+
+// metadata is the hash of the subscribed topics that exist, 0 without any.
 // It changes when the group needs a new assignment.
-func MetadataHash(names map[string]struct{}, topics Topics) int64 {
+func (h *topicHashes) metadata(names map[string]struct{}, topics Topics) int64 {
 	var b []byte
 	for _, name := range sortedKeys(names) {
 		if t, ok := topics.ByName(name); ok {
-			b = binary.LittleEndian.AppendUint64(b, topicHash(t))
+			b = binary.LittleEndian.AppendUint64(b, h.of(t, topics.Version()))
 		}
 	}
 	if len(b) == 0 {

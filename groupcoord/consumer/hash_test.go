@@ -83,7 +83,7 @@ func TestMetadataHashIsKafkas(t *testing.T) {
 		-5247784870810775426: set("other", "in"),
 		0:                    set("missing"),
 	} {
-		if got := MetadataHash(names, topics); got != want {
+		if got := new(topicHashes).metadata(names, topics); got != want {
 			t.Errorf("%v: %d, want %d", names, got, want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestMetadataHashSeesWhatAssignmentsDependOn(t *testing.T) {
 	hash := func(change func(*Topic)) int64 {
 		topic := base
 		change(&topic)
-		return MetadataHash(map[string]struct{}{"a": {}}, fakeTopics{byName: map[string]Topic{"a": topic}})
+		return new(topicHashes).metadata(map[string]struct{}{"a": {}}, fakeTopics{byName: map[string]Topic{"a": topic}})
 	}
 	same := hash(func(*Topic) {})
 	rack := func(racks ...string) func(*Topic) {
@@ -107,6 +107,14 @@ func TestMetadataHashSeesWhatAssignmentsDependOn(t *testing.T) {
 	} {
 		if other == same {
 			t.Errorf("the hash does not see the %s", name)
+		}
+	}
+	var kept topicHashes
+	one := fakeTopics{byName: map[string]Topic{"a": base}, version: 1}
+	two := fakeTopics{byName: map[string]Topic{"a": {ID: base.ID, Name: "a", Partitions: 3}}, version: 2}
+	for _, topics := range []fakeTopics{one, one, two, one} {
+		if got, want := kept.metadata(map[string]struct{}{"a": {}}, topics), new(topicHashes).metadata(map[string]struct{}{"a": {}}, topics); got != want {
+			t.Errorf("version %d: hash %d with what is remembered, %d without", topics.version, got, want)
 		}
 	}
 	if hash(rack("r1", "r2")) != hash(rack("r2", "r1")) {

@@ -283,7 +283,7 @@ func (s *stepper) update(after *Member, caller Caller) error {
 	if !bump && !g.refreshNeeded() {
 		return nil
 	}
-	hash := MetadataHash(g.topicNames(c), s.Topics())
+	hash := s.hashes.metadata(g.topicNames(c), s.Topics())
 	if bump || hash != g.hash.Get() {
 		s.epoch++
 		s.records = append(s.records, epochRecord(g.ID, s.epoch, hash))

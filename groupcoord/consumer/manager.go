@@ -94,6 +94,7 @@ type Manager struct {
 	// newTopicsVersion is the version of the image that last got new topics:
 	// patterns that were resolved before it have to be resolved again.
 	newTopicsVersion int64
+	hashes           topicHashes
 }
 
 // NewManager returns a manager.
@@ -222,7 +223,7 @@ func (m *Manager) remove(g *Group, members []*Member) (Effect, error) {
 	}
 	c := change{without: gone}
 	epoch := g.Epoch() + 1
-	records = append(records, epochRecord(g.ID, epoch, MetadataHash(g.topicNames(c), m.Topics())))
+	records = append(records, epochRecord(g.ID, epoch, m.hashes.metadata(g.topicNames(c), m.Topics())))
 	m.Rebalanced()
 	if left == 0 {
 		records = append(records, targetEpochRecord(g.ID, epoch, 0))

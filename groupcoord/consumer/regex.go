@@ -179,7 +179,7 @@ func (m *Manager) patternsResolved(groupID string, resolved map[string]Resolved)
 		now[pattern] = resolved[pattern]
 		records = append(records, regexRecord(groupID, pattern, resolved[pattern]))
 	}
-	hash := MetadataHash(g.topicNames(change{resolved: now}), m.Topics())
+	hash := m.hashes.metadata(g.topicNames(change{resolved: now}), m.Topics())
 	if bump || hash != g.hash.Get() {
 		epoch := g.Epoch() + 1
 		records = append(records, epochRecord(groupID, epoch, hash))
