@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"gregor/groupcoord/schema"
 	"gregor/internal/coordinator"
@@ -13,8 +14,12 @@ import (
 // Kafka takes Java's hash of the id.
 func PartitionFor(groupID string, numPartitions int32) int32 {
 	h := int32(0)
-	for _, unit := range utf16.Encode([]rune(groupID)) {
-		h = 31*h + int32(unit)
+	for _, r := range groupID {
+		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			h = 31*h + high
+			r = low
+		}
+		h = 31*h + r
 	}
 	// As Kafka's Utils.abs: the one number without a positive counterpart is 0.
 	switch {
@@ -30,17 +35,18 @@ func PartitionFor(groupID string, numPartitions int32) int32 {
 type codec struct{}
 
 // Encode implements coordinator.Codec.
-func (codec) Encode(rec schema.Record) (key, value []byte, err error) {
-	if key, err = schema.AppendKey(nil, rec.Key); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", rec.Key.MessageName(), err)
+func (codec) Encode(dst []byte, rec schema.Record) (buf []byte, keyBytes int, err error) {
+	if buf, err = schema.AppendKey(dst, rec.Key); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", rec.Key.MessageName(), err)
 	}
+	keyBytes = len(buf) - len(dst)
 	if rec.Value == nil {
-		return key, nil, nil
+		return buf, keyBytes, nil
 	}
-	if value, err = schema.AppendValue(nil, rec.Value, rec.Version); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", rec.Value.MessageName(), err)
+	if buf, err = schema.AppendValue(buf, rec.Value, rec.Version); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", rec.Value.MessageName(), err)
 	}
-	return key, value, nil
+	return buf, keyBytes, nil
 }
 
 // Decode implements coordinator.Codec. The version of a value read from the log

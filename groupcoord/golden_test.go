@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -210,6 +211,19 @@ func TestPartitionOfAGroupIsKafkas(t *testing.T) {
 	} {
 		if got := groupcoord.PartitionFor(id, 3); got != want {
 			t.Errorf("%q is in partition %d, want %d", id, got, want)
+		}
+	}
+	// Java hashes the units of UTF-16.
+	for _, id := range []string{"größe", "Ωmega", "€uro", "😀 group 𝄞", "in\xffvalid", "\xed\xa0\xbd"} {
+		hash := int32(0)
+		for _, unit := range utf16.Encode([]rune(id)) {
+			hash = 31*hash + int32(unit)
+		}
+		if hash < 0 {
+			hash = -hash
+		}
+		if got := groupcoord.PartitionFor(id, 1<<20); got != hash%(1<<20) {
+			t.Errorf("%q is in partition %d, want %d", id, got, hash%(1<<20))
 		}
 	}
 }

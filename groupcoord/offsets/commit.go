@@ -29,11 +29,17 @@ func (s *Store) Commit(group Group, req *kmsg.OffsetCommitRequest) (*kmsg.Offset
 		expire = now + req.RetentionTimeMillis
 	}
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-	var records []schema.Record
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	records := make([]schema.Record, 0, n)
+	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, 0, len(req.Topics))
 	for i := range req.Topics {
 		topic := &req.Topics[i]
 		out := kmsg.NewOffsetCommitResponseTopic()
 		out.Topic, out.TopicID = topic.Topic, topic.TopicID
+		out.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, 0, len(topic.Partitions))
 		for _, p := range topic.Partitions {
 			answer := kmsg.NewOffsetCommitResponseTopicPartition()
 			answer.Partition = p.Partition
@@ -47,7 +53,7 @@ func (s *Store) Commit(group Group, req *kmsg.OffsetCommitRequest) (*kmsg.Offset
 					return nil, nil, err
 				}
 			}
-			records = append(records, commitRecord(req.Group, topic.Topic, p.Partition, &Offset{
+			records = append(records, commitRecord(req.Group, topic.Topic, p.Partition, Offset{
 				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: orEmpty(p.Metadata),
 				CommitMillis: now, ExpireMillis: expire, TopicID: topic.TopicID,
 			}))
@@ -87,7 +93,7 @@ func (s *Store) CommitTxn(group Group, req *kmsg.TxnOffsetCommitRequest) (*kmsg.
 					return nil, nil, txnError(err, req.Version)
 				}
 			}
-			records = append(records, commitRecord(req.Group, topic.Topic, p.Partition, &Offset{
+			records = append(records, commitRecord(req.Group, topic.Topic, p.Partition, Offset{
 				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: orEmpty(p.Metadata),
 				CommitMillis: now, ExpireMillis: noExpiry, TopicID: topic.TopicID,
 			}))

@@ -122,7 +122,7 @@ func tombstone(group, topic string, partition int32) schema.Record {
 
 // commitRecord writes an offset. The format without an expiry has no room for
 // the topic id in Kafka's old version 1, so that one is lost there, as in Kafka.
-func commitRecord(group, topic string, partition int32, o *Offset) schema.Record {
+func commitRecord(group, topic string, partition int32, o Offset) schema.Record {
 	key := &schema.OffsetCommitKey{Group: group, Topic: topic, Partition: partition}
 	value := schema.NewOffsetCommitValue()
 	value.Offset, value.Metadata, value.CommitTimestamp = o.Offset, o.Metadata, o.CommitMillis

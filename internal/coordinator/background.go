@@ -19,17 +19,19 @@ func (b *background[R, M]) Run(key string, work func() func() (Effect[R], error)
 		op := work()
 		err := b.submit(task[R, M]{
 			kind: taskTimer,
-			run: func(M) (Effect[R], error) {
-				if b.loaded.timers != b.timers {
-					return Effect[R]{}, ErrNotCoordinator
-				}
-				delete(b.running, key)
-				return op()
-			},
-			done: func(err error) {
-				if err != nil {
-					b.logger.Warn("background operation failed", "work", key, "cause", err)
-				}
+			operation: operationFuncs[R, M]{
+				runs: func() (Effect[R], error) {
+					if b.loaded.timers != b.timers {
+						return Effect[R]{}, ErrNotCoordinator
+					}
+					delete(b.running, key)
+					return op()
+				},
+				ends: func(err error) {
+					if err != nil {
+						b.logger.Warn("background operation failed", "work", key, "cause", err)
+					}
+				},
 			},
 		})
 		if err != nil {

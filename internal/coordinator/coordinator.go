@@ -63,8 +63,9 @@ type Machine[R any] interface {
 
 // Codec turns the records of a machine into keys and values and back.
 type Codec[R any] interface {
-	// Encode returns the key and the value of rec; a nil value is a tombstone.
-	Encode(rec R) (key, value []byte, err error)
+	// Encode appends the key of rec and, unless rec is a tombstone, the value to
+	// dst. keyBytes is the length of the key.
+	Encode(dst []byte, rec R) (buf []byte, keyBytes int, err error)
 	// Decode parses a record. ErrUnknownRecord (wrapped) makes loading skip the
 	// record, as a leftover of a newer version; another error fails loading. The
 	// result must not alias key and value.
@@ -136,7 +137,8 @@ type Append struct {
 	// LeaderEpoch of the election; the log refuses the batch with
 	// NOT_LEADER_OR_FOLLOWER when the partition is no longer led in that epoch.
 	LeaderEpoch int32
-	// Batch is a single batch; offsets and leader epoch are stamped by the log.
+	// Batch is a single batch; offsets and leader epoch are stamped by the log,
+	// which does not keep the bytes.
 	Batch record.Batch
 	// Verified is what [Log.VerifyTxn] returned; nil for a batch outside of
 	// transactions and for a marker.

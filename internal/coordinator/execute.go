@@ -14,7 +14,7 @@ const recordOverheadBytes = 5 + 1 + 10 + 5 + 5 + 5 + 1
 
 // openBatch collects the records of operations until they are appended.
 type openBatch[R any, M Machine[R]] struct {
-	builder   *record.Builder
+	builder   record.Builder
 	base      int64
 	count     int
 	sizeBytes int
@@ -76,7 +76,7 @@ func (p *partition[R, M]) dispatch(t *task[R, M]) {
 		t.done(err)
 		return
 	}
-	answer := deferred{done: t.done, effect: effect.Done, expires: p.expires(t)}
+	answer := deferred{answer: t.operation, effect: effect.Done, expires: p.expires(t)}
 	if len(effect.Records) == 0 {
 		p.answer(answer)
 		return
@@ -165,19 +165,32 @@ func (t *task[R, M]) recordProducer() Producer {
 	return NoProducer
 }
 
-// encode turns records into bytes.
+// encode turns records into bytes, which are valid until the next call.
 func (p *partition[R, M]) encode(records []R) (out []encoded, totalBytes int, err error) {
-	out = make([]encoded, len(records))
+	l := p.loaded
+	out, buf := l.encoded[:0], l.scratch[:0]
 	for i, rec := range records {
-		key, value, err := p.rt.opts.Codec.Encode(rec)
+		start := len(buf)
+		next, keyBytes, err := p.rt.opts.Codec.Encode(buf, rec)
 		if err != nil {
 			return nil, 0, fmt.Errorf("encode record %d of %d: %w", i+1, len(records), err)
 		}
-		out[i] = encoded{key: key, value: value, sizeBytes: recordOverheadBytes + len(key) + len(value)}
-		totalBytes += out[i].sizeBytes
+		buf = next
+		e := encoded{key: buf[start : start+keyBytes], sizeBytes: recordOverheadBytes + len(buf) - start}
+		if len(buf) > start+keyBytes {
+			e.value = buf[start+keyBytes:]
+		}
+		out = append(out, e)
+		totalBytes += e.sizeBytes
+	}
+	if cap(buf) <= maxSpareBytes {
+		l.encoded, l.scratch = out, buf
 	}
 	return out, totalBytes, nil
 }
+
+// maxSpareBytes is the largest buffer whose memory is kept.
+const maxSpareBytes = 64 << 10
 
 // makeRoom appends the open batch first when size more bytes do not fit it. The error is that of the append, after
 // which the state is what it was before the batch.
@@ -193,17 +206,21 @@ func (p *partition[R, M]) openBatch(t *task[R, M]) *openBatch[R, M] {
 	if p.loaded.batch != nil {
 		return p.loaded.batch
 	}
-	producer := t.recordProducer()
-	b := &openBatch[R, M]{
-		base: p.loaded.registry.LastOffset(), millis: p.loaded.now.UnixMilli(), verified: t.verified,
-		// The sequence is 0 also without a producer, as in Kafka's coordinators.
-		builder: record.NewBuilder(record.BuilderOptions{
-			BaseOffset: p.loaded.registry.LastOffset(), LeaderEpoch: p.epoch, Codec: p.rt.opts.Compression,
-			HasProducer: true, ProducerID: producer.ID, ProducerEpoch: producer.Epoch, BaseSequence: 0,
-			Transactional: t.kind == taskTxnWrite,
-		}),
+	l := p.loaded
+	b := l.spareBatch
+	if l.spareBatch = nil; b == nil {
+		b = new(openBatch[R, M])
 	}
-	p.loaded.batch = b
+	b.base, b.count, b.sizeBytes, b.verified = l.registry.LastOffset(), 0, 0, t.verified
+	b.millis = l.now.UnixMilli()
+	producer := t.recordProducer()
+	// The sequence is 0 also without a producer, as in Kafka's coordinators.
+	b.builder.Reset(record.BuilderOptions{
+		BaseOffset: b.base, LeaderEpoch: p.epoch, Codec: p.rt.opts.Compression,
+		HasProducer: true, ProducerID: producer.ID, ProducerEpoch: producer.Epoch, BaseSequence: 0,
+		Transactional: t.kind == taskTxnWrite,
+	})
+	l.batch = b
 	return b
 }
 
@@ -235,7 +252,18 @@ func (p *partition[R, M]) flush() error {
 	}
 	l.batch = nil
 	p.applied(b.next(), b.waiting)
+	p.retire(b)
 	return nil
+}
+
+// retire keeps the memory of a batch for the next one.
+func (p *partition[R, M]) retire(b *openBatch[R, M]) {
+	if b.builder.SizeBytes() > maxSpareBytes {
+		return
+	}
+	clear(b.waiting)
+	b.waiting, b.verified = b.waiting[:0], nil
+	p.loaded.spareBatch = b
 }
 
 // endTxn writes the marker that ends a transaction.
@@ -252,7 +280,7 @@ func (p *partition[R, M]) endTxn(t *task[R, M]) {
 		ProducerID: t.producer.ID, ProducerEpoch: t.producer.Epoch,
 		Commit: t.commit, CoordinatorEpoch: t.coordinatorEpoch,
 	})
-	answer := deferred{done: t.done, expires: p.expires(t)}
+	answer := deferred{answer: t.operation, expires: p.expires(t)}
 	a := Append{Partition: p.id, LeaderEpoch: p.epoch, Batch: marker, CoordinatorEpoch: t.coordinatorEpoch}
 	if p.append(a, next, 1, []deferred{answer}) != nil {
 		return

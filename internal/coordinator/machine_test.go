@@ -16,14 +16,11 @@ type pair struct{ key, value string }
 
 type pairCodec struct{}
 
-func (pairCodec) Encode(p pair) (key, value []byte, err error) {
+func (pairCodec) Encode(dst []byte, p pair) (buf []byte, keyBytes int, err error) {
 	if p.key == "unencodable" {
-		return nil, nil, errors.New("cannot encode")
+		return nil, 0, errors.New("cannot encode")
 	}
-	if p.value == "" {
-		return []byte(p.key), nil, nil
-	}
-	return []byte(p.key), []byte(p.value), nil
+	return append(append(dst, p.key...), p.value...), len(p.key), nil
 }
 
 func (pairCodec) Decode(key, value []byte) (pair, error) {

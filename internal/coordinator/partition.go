@@ -43,9 +43,7 @@ const (
 // task is an operation on its way to the machine.
 type task[R any, M Machine[R]] struct {
 	kind taskKind
-	run  func(M) (Effect[R], error)
-	// done is called exactly once.
-	done func(error)
+	operation[R, M]
 
 	producer         Producer
 	verified         any
@@ -53,6 +51,24 @@ type task[R any, M Machine[R]] struct {
 	commit           bool
 	queuedAt         time.Time
 }
+
+// operation is what a task does. run is called at most once, done exactly once.
+type operation[R any, M Machine[R]] interface {
+	run(m M) (Effect[R], error)
+	answer
+}
+
+// answer is given to whoever waits for the end of an operation.
+type answer interface{ done(err error) }
+
+// operationFuncs is an operation made of functions.
+type operationFuncs[R any, M Machine[R]] struct {
+	runs func() (Effect[R], error)
+	ends func(error)
+}
+
+func (f operationFuncs[R, M]) run(M) (Effect[R], error) { return f.runs() }
+func (f operationFuncs[R, M]) done(err error)           { f.ends(err) }
 
 // partition runs the machine of one partition in one leader epoch.
 type partition[R any, M Machine[R]] struct {
@@ -91,14 +107,18 @@ type loaded[R any, M Machine[R]] struct {
 	machine  M
 	registry *timeline.Registry
 	timers   *timers[R]
-	batch    *openBatch[R, M]
-	deferred []deferred
+	// batch is open, or nil; spareBatch has the memory of one that was.
+	batch, spareBatch *openBatch[R, M]
+	deferred          []deferred
 	// expired are the first of deferred whose answers have timed out.
 	expired int
 	// committed is the high watermark up to which answers were given out.
 	committed int64
 	// tasks are those of the round that did not run yet; spare is an empty queue to swap with.
 	tasks, spare []task[R, M]
+	// encoded and scratch are memory for the records of one operation.
+	encoded []encoded
+	scratch []byte
 	// now is when the round began.
 	now time.Time
 	// broken is set when the machine must be loaded again.
@@ -111,8 +131,8 @@ func (l *loaded[R, M]) mustReload() bool { return l.broken != nil }
 // deferred is an answer that waits for the high watermark to reach offset.
 type deferred struct {
 	offset int64
-	// done is nil once the answer was given out.
-	done   func(error)
+	// answer is nil once it was given out.
+	answer answer
 	effect func(error)
 	// expires is when nobody waits any longer; zero: never.
 	expires time.Time
@@ -188,8 +208,7 @@ func (p *partition[R, M]) runTimers() {
 		}
 		p.execute(&task[R, M]{
 			kind: taskTimer, queuedAt: t.deadline,
-			run:  func(M) (Effect[R], error) { return t.op() },
-			done: func(err error) { p.timerDone(t, err) },
+			operation: operationFuncs[R, M]{runs: t.op, ends: func(err error) { p.timerDone(t, err) }},
 		})
 	}
 }
@@ -227,7 +246,7 @@ func (p *partition[R, M]) unload() {
 	p.queue = nil
 	p.mu.Unlock()
 	for i := range tasks {
-		p.complete(deferred{done: tasks[i].done}, ErrNotCoordinator)
+		p.complete(deferred{answer: tasks[i]}, ErrNotCoordinator)
 	}
 	if l.batch != nil {
 		for _, d := range l.batch.waiting {

@@ -142,38 +142,49 @@ func (rt *Runtime[R, M]) submit(partitionID int32, t task[R, M]) error {
 	return p.submit(t)
 }
 
+// call is the operation of a caller.
+type call[T, R any, M Machine[R]] struct {
+	write    func(M) (T, Effect[R], error)
+	read     func(M) (T, error) // instead of write
+	response T
+	reply    func(T, error)
+}
+
+func (c *call[T, R, M]) run(m M) (effect Effect[R], err error) {
+	if c.read != nil {
+		c.response, err = c.read(m)
+		return Effect[R]{}, err
+	}
+	c.response, effect, err = c.write(m)
+	return effect, err
+}
+
+func (c *call[T, R, M]) done(err error) {
+	if err != nil {
+		var zero T
+		c.response = zero
+	}
+	c.reply(c.response, err)
+}
+
+// start submits the task of a caller.
+func start[R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, t task[R, M]) {
+	if err := rt.submit(partitionID, t); err != nil {
+		t.done(err)
+	}
+}
+
 // StartWrite runs op on the newest state of partition, and calls done once: with op's response when its records are
 // committed, or with an error, which is ErrTimedOut when that takes longer than WriteTimeout; the write goes on then.
 // When nobody else is at the partition op runs before StartWrite returns, and so may done. done does not wait for
 // anything; it may call StartWrite and StartRead.
 func StartWrite[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error), done func(T, error)) {
-	startWrite(rt, partitionID, task[R, M]{kind: taskWrite}, op, done)
+	start(rt, partitionID, task[R, M]{kind: taskWrite, operation: &call[T, R, M]{write: op, reply: done}})
 }
 
 // StartRead runs op on partition, which looks only at committed state. It calls done as [StartWrite] does.
 func StartRead[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op func(M) (T, error), done func(T, error)) {
-	startWrite(rt, partitionID, task[R, M]{kind: taskRead}, func(m M) (T, Effect[R], error) {
-		got, err := op(m)
-		return got, Effect[R]{}, err
-	}, done)
-}
-
-func startWrite[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, t task[R, M], op func(M) (T, Effect[R], error), done func(T, error)) {
-	var response T
-	t.run = func(m M) (effect Effect[R], err error) {
-		response, effect, err = op(m)
-		return effect, err
-	}
-	t.done = func(err error) {
-		if err != nil {
-			var zero T
-			response = zero
-		}
-		done(response, err)
-	}
-	if err := rt.submit(partitionID, t); err != nil {
-		t.done(err)
-	}
+	start(rt, partitionID, task[R, M]{kind: taskRead, operation: &call[T, R, M]{read: op, reply: done}})
 }
 
 // Write is [StartWrite] for callers that wait. Canceling ctx ends the wait but not the write.
@@ -189,15 +200,19 @@ func WriteTxn[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], v 
 		var zero T
 		return zero, err
 	}
-	t := task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified}
-	return await(ctx, func(done func(T, error)) { startWrite(rt, v.Partition, t, op, done) })
+	return await(ctx, func(done func(T, error)) {
+		c := &call[T, R, M]{write: op, reply: done}
+		start(rt, v.Partition, task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified, operation: c})
+	})
 }
 
 // EndTxn writes the marker that commits or aborts the producer's transaction on
 // partition, and waits until it is committed.
 func EndTxn[R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, producer Producer, coordinatorEpoch int32, commit bool) error {
-	t := task[R, M]{kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit}
-	_, err := await(ctx, func(done func(struct{}, error)) { startWrite(rt, partitionID, t, nil, done) })
+	_, err := await(ctx, func(done func(struct{}, error)) {
+		c := &call[struct{}, R, M]{reply: done}
+		start(rt, partitionID, task[R, M]{kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit, operation: c})
+	})
 	return err
 }
 

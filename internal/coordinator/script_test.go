@@ -288,8 +288,11 @@ func (s *script) put(p int32, input string) {
 	o, _ := s.log.Offsets(p)
 	b := record.NewBuilder(record.BuilderOptions{BaseOffset: o.LogEnd})
 	for _, r := range records {
-		k, v, _ := pairCodec{}.Encode(r)
-		b.Add(0, k, v, nil)
+		var value []byte
+		if r.value != "" {
+			value = []byte(r.value)
+		}
+		b.Add(0, []byte(r.key), value, nil)
 	}
 	s.log.Put(p, b.Bytes())
 }

@@ -192,7 +192,7 @@ func (p *partition[R, M]) runQueue(limit int) (ran int) {
 		t := &l.tasks[0]
 		l.tasks = l.tasks[1:]
 		if p.ctx.Err() != nil || l.mustReload() {
-			p.complete(deferred{done: t.done}, ErrNotCoordinator)
+			p.complete(deferred{answer: t}, ErrNotCoordinator)
 			continue
 		}
 		p.execute(t)
@@ -233,8 +233,8 @@ func (p *partition[R, M]) commit() {
 			return
 		}
 		if !d.expires.IsZero() {
-			p.complete(deferred{done: d.done}, ErrTimedOut)
-			d.done = nil
+			p.complete(deferred{answer: d.answer}, ErrTimedOut)
+			d.answer = nil
 		}
 	}
 }
@@ -247,8 +247,8 @@ func (p *partition[R, M]) complete(d deferred, err error) {
 			return nil
 		})
 	}
-	if d.done != nil {
-		d.done(err)
+	if d.answer != nil {
+		d.answer.done(err)
 	}
 }
 

@@ -29,7 +29,12 @@ type Registry struct {
 	epoch uint64
 	// Invariant: epochs ascend; none is at or below snapshots[0].epoch.
 	dirty []dirtyEpoch
+	// spare is memory for the cells of a dirty epoch.
+	spare []versioned
 }
+
+// maxSpareCells is the largest list of cells whose memory is kept.
+const maxSpareCells = 256
 
 // snapshot says that the state made of all changes up to epoch is that of the
 // log written up to offset (exclusive).
@@ -126,8 +131,13 @@ func (r *Registry) Changed() bool {
 func (r *Registry) trimTo(epoch uint64) {
 	n := 0
 	for n < len(r.dirty) && r.dirty[n].epoch <= epoch {
-		for _, cell := range r.dirty[n].cells {
+		cells := r.dirty[n].cells
+		for _, cell := range cells {
 			cell.trim(epoch)
+		}
+		if cap(cells) <= maxSpareCells {
+			clear(cells)
+			r.spare = cells[:0]
 		}
 		r.dirty[n].cells = nil
 		n++
@@ -144,7 +154,8 @@ func (r *Registry) touched(cell versioned) {
 	if invariants.Enabled {
 		invariants.Assert(len(r.dirty) == 0 || r.dirty[len(r.dirty)-1].epoch < r.epoch, "epochs of changes ascend")
 	}
-	r.dirty = append(r.dirty, dirtyEpoch{epoch: r.epoch, cells: []versioned{cell}})
+	r.dirty = append(r.dirty, dirtyEpoch{epoch: r.epoch, cells: append(r.spare, cell)})
+	r.spare = nil
 }
 
 // committedEpoch is the epoch of the committed view.
