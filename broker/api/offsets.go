@@ -41,15 +41,17 @@ type commitKey struct {
 }
 
 // splitCommit takes partitions that do not exist out of the request and returns their answers, and the order of
-// topics in the request. What stays has both name and id, since the id is stored with the offset.
+// topics in the request; both are empty when all exist. What stays has both name and id, since the id is stored with the offset.
 func splitCommit(img *image.Image, req *kmsg.OffsetCommitRequest) (refused map[commitKey]kmsg.OffsetCommitResponseTopic, order []commitKey) {
+	if resolveCommit(img, req) {
+		return nil, nil
+	}
 	refused = map[commitKey]kmsg.OffsetCommitResponseTopic{}
 	kept := req.Topics[:0:0]
 	for _, t := range req.Topics {
-		topic := img.Topics.ByName(t.Topic)
-		missing := kerr.UnknownTopicOrPartition
+		topic, missing := commitTopic(img, req, &t), kerr.UnknownTopicOrPartition
 		if req.Version >= 10 {
-			topic, missing = img.Topics.ByID(t.TopicID), kerr.UnknownTopicID
+			missing = kerr.UnknownTopicID
 		}
 		key := commitKey{name: t.Topic, id: t.TopicID}
 		out := kmsg.NewOffsetCommitResponseTopic()
@@ -82,6 +84,34 @@ func splitCommit(img *image.Image, req *kmsg.OffsetCommitRequest) (refused map[c
 	}
 	req.Topics = kept
 	return refused, order
+}
+
+// resolveCommit sets name and id of each topic when all that the request names exists, as nearly always.
+func resolveCommit(img *image.Image, req *kmsg.OffsetCommitRequest) bool {
+	for i := range req.Topics {
+		topic := commitTopic(img, req, &req.Topics[i])
+		if topic == nil || len(req.Topics[i].Partitions) == 0 {
+			return false
+		}
+		for j := range req.Topics[i].Partitions {
+			if topic.Partition(req.Topics[i].Partitions[j].Partition) == nil {
+				return false
+			}
+		}
+	}
+	for i := range req.Topics {
+		topic := commitTopic(img, req, &req.Topics[i])
+		req.Topics[i].Topic, req.Topics[i].TopicID = topic.Name, topic.ID
+	}
+	return true
+}
+
+// commitTopic is the topic that a part of the request names; nil when it does not exist.
+func commitTopic(img *image.Image, req *kmsg.OffsetCommitRequest, t *kmsg.OffsetCommitRequestTopic) *image.Topic {
+	if req.Version >= 10 {
+		return img.Topics.ByID(t.TopicID)
+	}
+	return img.Topics.ByName(t.Topic)
 }
 
 func commitError(partition int32, err error) kmsg.OffsetCommitResponseTopicPartition {

@@ -137,7 +137,7 @@ const (
 
 // flight is a request that a Starter has begun to answer.
 type flight struct {
-	call *Call
+	call Call
 	// given is set by who gives the answer: the Starter, or the end of the connection.
 	given atomic.Bool
 	state atomic.Int32
@@ -153,8 +153,18 @@ func (f *flight) reply(resp kmsg.Response) {
 	if f.given.Swap(true) {
 		return
 	}
-	runTask(task{run: func() { f.call.answer(resp) }, fail: f.call.Inbound.Fail})
+	f.answer(resp)
 	f.land()
+}
+
+// answer is called by somebody who must not die of an answer that cannot be encoded.
+func (f *flight) answer(resp kmsg.Response) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.call.Inbound.Fail(panicError{p})
+		}
+	}()
+	f.call.answer(resp)
 }
 
 // abandon ends a flight whose connection is gone.

@@ -52,23 +52,26 @@ func (s *Server) Serve(ctx context.Context, r *network.Request) {
 	if s.controller {
 		handle, start = e.Controller, nil
 	}
-	c := &Call{Header: &r.Header, Request: req, Conn: r.Conn, Inbound: r}
-	switch idle := s.queues.idle(r.Conn); {
-	case start != nil && idle:
+	c := Call{Header: &r.Header, Request: req, Conn: r.Conn, Inbound: r}
+	idle := s.queues.idle(r.Conn)
+	if start != nil {
 		f := &flight{call: c}
-		start(c, f.reply)
-		s.queues.enter(ctx, f)
-	case start != nil:
+		if idle {
+			start(&f.call, f.reply)
+			s.queues.enter(ctx, f)
+			return
+		}
 		s.queues.push(r, func() {
-			f := &flight{call: c}
-			start(c, f.reply)
+			start(&f.call, f.reply)
 			f.await(ctx)
 		})
-	case !e.Blocks && idle:
-		c.answer(handle(ctx, c))
-	default:
-		s.queues.push(r, func() { c.answer(handle(ctx, c)) })
+		return
 	}
+	if !e.Blocks && idle {
+		c.answer(handle(ctx, &c))
+		return
+	}
+	s.queues.push(r, func() { c.answer(handle(ctx, &c)) })
 }
 
 // decode reads the body. An ApiVersions request of an unknown version has none that can be read.
@@ -88,5 +91,7 @@ func (c *Call) answer(resp kmsg.Response) {
 		c.Inbound.Fail(errNoAnswer)
 		return
 	}
-	c.Inbound.Reply(network.BytesResponse(protocol.AppendResponse(nil, *c.Header, resp)))
+	b := network.NewBuffer(0) // most answers are small
+	b.B = protocol.AppendResponse(b.B, *c.Header, resp)
+	c.Inbound.Reply(network.Response{Parts: append(c.Inbound.Parts(), network.Part{Bytes: b.B}), Buffer: b})
 }
