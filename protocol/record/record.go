@@ -22,7 +22,23 @@ type Record struct {
 // values alias the batch or, if it is compressed, a buffer that belongs to this iteration: they stay valid as long as
 // the caller keeps them. The iteration ends with an error if the records do not fill the batch exactly.
 func (b Batch) Records(lim Limits) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+	return new(Decoder).Records(b, lim)
+}
+
+// Decoder iterates over the records of one batch after the other, and uses its memory again. The zero value is ready.
+type Decoder struct {
+	// WithoutHeaders leaves Record.Headers out. They are checked all the same.
+	WithoutHeaders bool
+
+	plain []byte
+}
+
+// maxKeptBytes is the largest buffer that a Decoder keeps.
+const maxKeptBytes = maxPooledBytes
+
+// Records is Batch.Records, but for the memory: what the records alias is valid until the next call.
+func (d *Decoder) Records(b Batch, lim Limits) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) { // written out here, so that it is inlined
 		if b.legacy() {
 			b.legacyRecords(lim, yield)
 			return
@@ -33,13 +49,10 @@ func (b Batch) Records(lim Limits) iter.Seq2[Record, error] {
 			}
 			return
 		}
-		payload := b.Payload()
-		if codec := b.Codec(); codec != CodecNone {
-			var err error
-			if payload, err = Decompress(nil, codec, payload, lim); err != nil {
-				yield(Record{}, err)
-				return
-			}
+		payload, err := d.payload(b, lim)
+		if err != nil {
+			yield(Record{}, err)
+			return
 		}
 		c := newCursor(payload, b.Count(), lim)
 		var raw rawRecord
@@ -48,7 +61,10 @@ func (b Batch) Records(lim Limits) iter.Seq2[Record, error] {
 				yield(Record{}, err)
 				return
 			}
-			rec, err := b.record(&raw)
+			rec := b.record(&raw)
+			if raw.headerCount > 0 && !d.WithoutHeaders {
+				rec.Headers, err = parseHeaders(raw.headers, raw.headerCount)
+			}
 			if !yield(rec, err) || err != nil {
 				return
 			}
@@ -59,7 +75,22 @@ func (b Batch) Records(lim Limits) iter.Seq2[Record, error] {
 	}
 }
 
-func (b Batch) record(raw *rawRecord) (Record, error) {
+// payload returns the plain records.
+func (d *Decoder) payload(b Batch, lim Limits) ([]byte, error) {
+	codec := b.Codec()
+	if codec == CodecNone {
+		return b.Payload(), nil
+	}
+	plain, err := Decompress(d.plain, codec, b.Payload(), lim)
+	d.plain = nil
+	if err == nil && cap(plain) <= maxKeptBytes {
+		d.plain = plain
+	}
+	return plain, err
+}
+
+// record is a record without its headers.
+func (b Batch) record(raw *rawRecord) Record {
 	rec := Record{
 		Offset:    b.BaseOffset() + int64(raw.offsetDelta),
 		Timestamp: b.BaseTimestamp() + raw.timestampDelta,
@@ -73,9 +104,7 @@ func (b Batch) record(raw *rawRecord) (Record, error) {
 	if base := b.BaseSequence(); base >= 0 {
 		rec.Sequence = AddSequence(base, raw.offsetDelta)
 	}
-	var err error
-	rec.Headers, err = parseHeaders(raw.headers, raw.headerCount)
-	return rec, err
+	return rec
 }
 
 // rawRecord is a record as it is stored; its slices alias the uncompressed payload.
