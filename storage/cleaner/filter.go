@@ -24,6 +24,9 @@ type filter struct {
 	producers         map[int64]LastRecord
 
 	out     []byte
+	decoder *record.Decoder
+	group   []record.Record // of the batch at hand, not decided on yet
+	keys    []lookup        // of some of group
 	kept    []record.Record // of the batch at hand
 	builder record.Builder
 }
@@ -127,25 +130,71 @@ func (f *filter) isLastOfProducer(b record.Batch) bool {
 
 // records collects the records that stay in kept.
 func (f *filter) records(b record.Batch, drop bool) (all, tombstones bool, err error) {
-	f.kept = f.kept[:0]
-	all = true
+	f.kept, f.group = f.kept[:0], f.group[:0]
+	read := 0
 	order := newOrder(b)
-	for rec, err := range b.Records(f.lim) {
+	for rec, err := range f.decoder.Records(b, f.lim) {
 		if err == nil {
 			err = order.next(rec.Offset)
 		}
 		if err != nil {
 			return false, false, err
 		}
-		f.stats.RecordsRead++
-		if drop || !b.IsControl() && !f.stays(b, &rec) {
-			all = false
-			continue
+		read++
+		switch {
+		case drop:
+		case b.IsControl():
+			f.kept = append(f.kept, rec)
+		default:
+			if f.group = append(f.group, rec); len(f.group) == groupKeys {
+				f.keepOfGroup(b)
+			}
 		}
-		tombstones = tombstones || rec.Value == nil
-		f.kept = append(f.kept, rec)
 	}
-	return all, tombstones, nil
+	f.keepOfGroup(b)
+	f.stats.RecordsRead += int64(read)
+	for i := range f.kept {
+		tombstones = tombstones || f.kept[i].Value == nil
+	}
+	return len(f.kept) == read, tombstones, nil
+}
+
+// keepOfGroup moves those records of the group to kept that stay. It looks up together what it must know of them.
+func (f *filter) keepOfGroup(b record.Batch) {
+	f.keys = f.keys[:0]
+	for i := range f.group {
+		if rec := &f.group[i]; f.mustLookUp(rec) {
+			f.keys = append(f.keys, lookup{hash: f.newest.hasher.hash(rec.Key)})
+		}
+	}
+	f.newest.find(f.keys)
+	keys := f.keys
+	for i := range f.group {
+		rec := &f.group[i]
+		superseded := false
+		switch {
+		case f.mustLookUp(rec):
+			superseded, keys = rec.Offset < keys[0].newest, keys[1:]
+		case f.live.covers(rec.Offset):
+			superseded = f.live.none(rec.Offset, rec.Offset)
+		}
+		if f.stays(b, rec, superseded) {
+			f.kept = append(f.kept, *rec)
+		}
+	}
+	f.group = f.group[:0]
+}
+
+// mustLookUp tells whether only the map knows if there is a newer record of the key.
+func (f *filter) mustLookUp(rec *record.Record) bool {
+	if rec.Key == nil || rec.Offset > f.newest.latest {
+		return false
+	}
+	if f.live.covers(rec.Offset) {
+		_, certain := f.live.has(rec.Offset)
+		return !certain
+	}
+	return true
 }
 
 // order checks the offsets of the records of a batch.
@@ -166,15 +215,15 @@ func (o *order) next(offset int64) error {
 	return nil
 }
 
-// stays decides on a record of a data batch.
-func (f *filter) stays(b record.Batch, rec *record.Record) bool {
+// stays decides on a record of a data batch; superseded says that there is a newer one of its key.
+func (f *filter) stays(b record.Batch, rec *record.Record, superseded bool) bool {
 	switch {
 	case rec.Offset > f.newest.latest:
 		return true
 	case rec.Key == nil:
 		f.stats.InvalidRecords++
 		return false
-	case f.superseded(rec):
+	case superseded:
 		return false
 	case rec.Value != nil:
 		return true
@@ -182,16 +231,6 @@ func (f *filter) stays(b record.Batch, rec *record.Record) bool {
 		return f.keepOldTombstones
 	}
 	return !b.HasDeleteHorizon() || f.nowMillis < b.DeleteHorizonMillis()
-}
-
-// superseded tells whether the map knows a newer record of the key.
-func (f *filter) superseded(rec *record.Record) bool {
-	if f.live.covers(rec.Offset) {
-		if live, certain := f.live.has(rec.Offset); certain {
-			return !live
-		}
-	}
-	return rec.Offset < f.newest.get(rec.Key)
 }
 
 // writeEmpty writes the batch without its records.

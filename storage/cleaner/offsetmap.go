@@ -169,17 +169,32 @@ func (m *offsetMap) putHash(h keyHash, offset int64) bool {
 	return true
 }
 
-// get returns the newest offset of a key, -1 when there is none.
-func (m *offsetMap) get(key []byte) int64 {
+// lookup asks for a key.
+type lookup struct {
+	hash   keyHash
+	newest int64 // the answer: the newest offset, -1 when there is none
+}
+
+// find answers at most groupKeys lookups.
+func (m *offsetMap) find(keys []lookup) {
 	if m.entries == 0 {
-		return -1
+		for i := range keys {
+			keys[i].newest = -1
+		}
+		return
 	}
-	h := m.hasher.hash(key)
-	e := find(m.table(m.shardOf(h)), h)
-	if e == nil {
-		return -1
+	var sum int64
+	for i := range keys {
+		sum += m.home(keys[i].hash).next // for the fetch
 	}
-	return e.next - 1
+	m.touched = sum
+	for i := range keys {
+		k := &keys[i]
+		k.newest = -1
+		if e := find(m.table(m.shardOf(k.hash)), k.hash); e != nil {
+			k.newest = e.next - 1
+		}
+	}
 }
 
 // offsets calls visit with each offset in the map.

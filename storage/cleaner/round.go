@@ -44,11 +44,13 @@ type buffers struct {
 	read, write []byte
 	large       []byte // for batches larger than read
 	live        liveOffsets
+	keys        record.Decoder
+	records     record.Decoder
 }
 
 func newBuffers(bytes int) *buffers {
 	bytes = max(bytes, minBufferBytes)
-	return &buffers{read: make([]byte, bytes), write: make([]byte, 0, bytes)}
+	return &buffers{read: make([]byte, bytes), write: make([]byte, 0, bytes), keys: record.Decoder{WithoutHeaders: true}}
 }
 
 // forLarge returns a buffer for a batch of n bytes.
@@ -184,7 +186,7 @@ func (r *round) mapBatch(b record.Batch, t *txns) (full bool, err error) {
 		return false, nil
 	}
 	order := newOrder(b)
-	for rec, err := range b.Records(r.lim) {
+	for rec, err := range r.buffers.keys.Records(b, r.lim) {
 		if err == nil {
 			err = order.next(rec.Offset)
 		}
@@ -257,7 +259,7 @@ func (r *round) cleanGroup(group []*segment.Segment) error {
 // fill writes what stays of a group into dest, durably.
 func (r *round) fill(dest *segment.Segment, group []*segment.Segment) error {
 	f := filter{
-		newest: r.newest, live: &r.buffers.live, keyless: r.keyless, txns: r.txns, lim: r.lim, stats: &r.stats, out: r.buffers.write[:0],
+		newest: r.newest, live: &r.buffers.live, keyless: r.keyless, decoder: &r.buffers.records, txns: r.txns, lim: r.lim, stats: &r.stats, out: r.buffers.write[:0],
 		nowMillis: r.now.UnixMilli(), deleteRetentionMillis: r.view.Policy.DeleteRetentionMillis,
 		producers: r.log.LastRecords(),
 	}
