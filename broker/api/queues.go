@@ -20,10 +20,11 @@ type queues struct {
 // queue is what one connection has under way: a flight that was entered, or a goroutine that runs tasks. It is in
 // queues.conns while there is something.
 type queue struct {
-	first *flight // before the tasks; nil: there was none
-
-	mu    sync.Mutex
-	tasks []task
+	mu sync.Mutex
+	// flying is set while the flight has not landed, ended is closed then if somebody waits for that.
+	flying bool
+	ended  chan struct{}
+	tasks  []task
 	// draining is set while a goroutine runs the tasks.
 	draining bool
 	// left is set when the queue is out of queues.conns.
@@ -49,15 +50,15 @@ func (q *queues) enter(ctx context.Context, f *flight) {
 		return
 	}
 	r := f.call.Inbound
-	r.Release() // the decoded request does not alias the frame
-	x := &queue{first: f}
+	x := &queue{flying: true}
 	q.conns.Store(r.Conn, x)
-	f.ended = make(chan struct{})
-	f.stop = context.AfterFunc(ctx, f.abandon)
 	f.left = func() { q.leave(r.Conn, x) }
+	if f.long {
+		r.Release() // the decoded request does not alias the frame
+		f.stop = context.AfterFunc(ctx, f.abandon)
+	}
 	if !f.state.CompareAndSwap(flying, awaited) {
-		f.stop()
-		f.left()
+		f.leave()
 	}
 }
 
@@ -65,6 +66,10 @@ func (q *queues) enter(ctx context.Context, f *flight) {
 func (q *queues) leave(c *network.Conn, x *queue) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.flying = false
+	if x.ended != nil {
+		close(x.ended)
+	}
 	if !x.draining {
 		x.left = true
 		q.conns.CompareAndDelete(c, x)
@@ -93,6 +98,9 @@ func (q *queues) add(x *queue, t task, r *network.Request) bool {
 	x.tasks = append(x.tasks, t)
 	if !x.draining {
 		x.draining = true
+		if x.flying {
+			x.ended = make(chan struct{})
+		}
 		r.Go(func(context.Context) { q.drain(r.Conn, x) })
 	}
 	return true
@@ -100,8 +108,8 @@ func (q *queues) add(x *queue, t task, r *network.Request) bool {
 
 // drain runs the tasks of a queue until there are none.
 func (q *queues) drain(c *network.Conn, x *queue) {
-	if x.first != nil {
-		<-x.first.ended // at the latest with the connection
+	if x.ended != nil {
+		<-x.ended
 	}
 	for {
 		x.mu.Lock()
@@ -131,21 +139,22 @@ func runTask(t task) {
 // States of a flight.
 const (
 	flying  int32 = iota
-	awaited       // ended, stop and left are set
+	awaited       // left is set
 	landed
 )
 
 // flight is a request that a Starter has begun to answer.
 type flight struct {
 	call Call
+	// long says that the answer may be long in coming: the request is given up with its connection.
+	long bool
 	// given is set by who gives the answer: the Starter, or the end of the connection.
 	given atomic.Bool
 	state atomic.Int32
 
-	// ended is closed when the flight has landed, stop ends the watch of the connection, left is called then.
-	ended chan struct{}
-	stop  func() bool
-	left  func()
+	// left is called when the flight has landed; stop, if set, ends the watch of the connection.
+	left func()
+	stop func() bool
 }
 
 // reply is the flight's Reply.
@@ -178,21 +187,26 @@ func (f *flight) abandon() {
 
 func (f *flight) land() {
 	if f.state.Swap(landed) == awaited {
-		f.stop()
-		f.left()
-		close(f.ended)
+		f.leave()
 	}
+}
+
+func (f *flight) leave() {
+	if f.stop != nil {
+		f.stop()
+	}
+	f.left()
 }
 
 // await waits until the flight has landed, at the latest with its connection.
 func (f *flight) await(ctx context.Context) {
-	f.ended = make(chan struct{})
-	f.stop, f.left = func() bool { return true }, func() {}
+	ended := make(chan struct{})
+	f.left = func() { close(ended) }
 	if !f.state.CompareAndSwap(flying, awaited) {
 		return
 	}
 	select {
-	case <-f.ended:
+	case <-ended:
 	case <-ctx.Done():
 		f.abandon()
 	}

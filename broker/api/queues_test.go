@@ -53,7 +53,7 @@ func newStartedNode(t *testing.T) *startedNode {
 		return c.Request.ResponseKind()
 	}
 	table := newTable([]Entry{
-		starting(protocol.KeyHeartbeat, start),
+		parking(protocol.KeyHeartbeat, start),
 		waiting(protocol.KeyListGroups, handle),
 		on(protocol.KeyFindCoordinator, handle),
 		starting(protocol.KeyDeleteGroups, func(_ *Call, reply Reply) { go reply(&unencodable{}) }),

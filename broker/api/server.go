@@ -55,7 +55,7 @@ func (s *Server) Serve(ctx context.Context, r *network.Request) {
 	c := Call{Header: &r.Header, Request: req, Conn: r.Conn, Inbound: r}
 	idle := s.queues.idle(r.Conn)
 	if start != nil {
-		f := &flight{call: c}
+		f := &flight{call: c, long: e.Blocks}
 		if idle {
 			start(&f.call, f.reply)
 			s.queues.enter(ctx, f)

@@ -28,7 +28,8 @@ type Entry struct {
 	// Handle answers on the listeners for clients and brokers, Controller on controller listeners. Either may be
 	// nil: not served there.
 	Handle, Controller Handler
-	// Start is set instead of Handle for APIs that often wait for somebody, and never by themselves.
+	// Start is set instead of Handle for APIs whose answer comes from elsewhere, and often at once. With Blocks it may
+	// be long in coming, as it depends on other clients: the request is given up when the connection ends.
 	Start Starter
 	// Raw is set instead of Handle for the hot APIs, RawController instead of Controller for raft messages, whose body
 	// is opaque.
@@ -125,6 +126,13 @@ func waiting(key int16, h Handler) Entry {
 func starting(key int16, start Starter) Entry {
 	e := entry(key)
 	e.Start = start
+	return e
+}
+
+// parking is a starting entry whose answer depends on other clients.
+func parking(key int16, start Starter) Entry {
+	e := starting(key, start)
+	e.Blocks = true
 	return e
 }
 

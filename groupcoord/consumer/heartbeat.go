@@ -101,10 +101,11 @@ func (m *Manager) Heartbeat(g *Group, caller Caller, req *kmsg.ConsumerGroupHear
 	if err != nil {
 		return nil, Effect{}, err
 	}
-	m.expectHeartbeat(g.ID, memberID, m.config(g.ID).SessionTimeout)
+	config := m.config(g.ID)
+	m.expectHeartbeat(g.ID, memberID, config.SessionTimeout)
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 	resp.MemberID, resp.MemberEpoch = &after.ID, after.Epoch
-	resp.HeartbeatIntervalMillis = int32(m.config(g.ID).HeartbeatInterval / time.Millisecond)
+	resp.HeartbeatIntervalMillis = int32(config.HeartbeatInterval / time.Millisecond)
 	// A full request is one after an error: the member wants to hear everything.
 	full := req.RebalanceTimeoutMillis != -1 && (req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil) && req.Topics != nil
 	if req.MemberEpoch == joinEpoch || full || !before.Assigned.equal(after.Assigned) {
@@ -300,10 +301,10 @@ func (s *stepper) update(after *Member, caller Caller) error {
 // change is the group with the member as it is after this step, and without the
 // static member that it replaces.
 func (s *stepper) change() change {
-	c := change{with: s.after, without: map[string]bool{}}
+	c := change{with: s.after}
 	if s.after.InstanceID != nil {
 		if old := s.group.StaticMember(*s.after.InstanceID); old != nil && old.ID != s.after.ID {
-			c.without[old.ID] = true
+			c.without = map[string]bool{old.ID: true}
 		}
 	}
 	return c
