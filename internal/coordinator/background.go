@@ -18,7 +18,7 @@ func (b *background[R, M]) Run(key string, work func() func() (Effect[R], error)
 	b.rt.stopping.Go(func() {
 		op := work()
 		err := b.submit(task[R, M]{
-			kind: taskTimer,
+			kind: taskTimer, long: true,
 			operation: operationFuncs[R, M]{
 				runs: func() (Effect[R], error) {
 					if b.loaded.timers != b.timers {

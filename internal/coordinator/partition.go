@@ -43,6 +43,8 @@ const (
 // task is an operation on its way to the machine.
 type task[R any, M Machine[R]] struct {
 	kind taskKind
+	// long: it may take its time, and is not run by who cannot wait for it.
+	long bool
 	operation[R, M]
 
 	producer         Producer

@@ -176,8 +176,8 @@ func start[R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, t task[R, 
 
 // StartWrite runs op on the newest state of partition, and calls done once: with op's response when its records are
 // committed, or with an error, which is ErrTimedOut when that takes longer than WriteTimeout; the write goes on then.
-// When nobody else is at the partition op runs before StartWrite returns, and so may done. done does not wait for
-// anything; it may call StartWrite and StartRead.
+// When nobody else is at the partition op runs before StartWrite returns, and so may done; both are short. done does not
+// wait for anything; it may call StartWrite and StartRead.
 func StartWrite[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error), done func(T, error)) {
 	start(rt, partitionID, task[R, M]{kind: taskWrite, operation: &call[T, R, M]{write: op, reply: done}})
 }
@@ -187,9 +187,12 @@ func StartRead[T, R any, M Machine[R]](rt *Runtime[R, M], partitionID int32, op 
 	start(rt, partitionID, task[R, M]{kind: taskRead, operation: &call[T, R, M]{read: op, reply: done}})
 }
 
-// Write is [StartWrite] for callers that wait. Canceling ctx ends the wait but not the write.
+// Write is [StartWrite] for callers that wait, and for operations that may be long: no caller of StartWrite or StartRead
+// runs them. Canceling ctx ends the wait but not the write.
 func Write[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, Effect[R], error)) (T, error) {
-	return await(ctx, func(done func(T, error)) { StartWrite(rt, partitionID, op, done) })
+	return await(ctx, func(done func(T, error)) {
+		start(rt, partitionID, task[R, M]{kind: taskWrite, long: true, operation: &call[T, R, M]{write: op, reply: done}})
+	})
 }
 
 // WriteTxn is [Write] for records that belong to the transaction v. They count
@@ -202,7 +205,7 @@ func WriteTxn[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], v 
 	}
 	return await(ctx, func(done func(T, error)) {
 		c := &call[T, R, M]{write: op, reply: done}
-		start(rt, v.Partition, task[R, M]{kind: taskTxnWrite, producer: v.Producer, verified: verified, operation: c})
+		start(rt, v.Partition, task[R, M]{kind: taskTxnWrite, long: true, producer: v.Producer, verified: verified, operation: c})
 	})
 }
 
@@ -211,14 +214,16 @@ func WriteTxn[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], v 
 func EndTxn[R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, producer Producer, coordinatorEpoch int32, commit bool) error {
 	_, err := await(ctx, func(done func(struct{}, error)) {
 		c := &call[struct{}, R, M]{reply: done}
-		start(rt, partitionID, task[R, M]{kind: taskEndTxn, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit, operation: c})
+		start(rt, partitionID, task[R, M]{kind: taskEndTxn, long: true, producer: producer, coordinatorEpoch: coordinatorEpoch, commit: commit, operation: c})
 	})
 	return err
 }
 
-// Read is [StartRead] for callers that wait.
+// Read is [StartRead] for callers that wait, as Write is StartWrite.
 func Read[T, R any, M Machine[R]](ctx context.Context, rt *Runtime[R, M], partitionID int32, op func(M) (T, error)) (T, error) {
-	return await(ctx, func(done func(T, error)) { StartRead(rt, partitionID, op, done) })
+	return await(ctx, func(done func(T, error)) {
+		start(rt, partitionID, task[R, M]{kind: taskRead, long: true, operation: &call[T, R, M]{read: op, reply: done}})
+	})
 }
 
 // await starts an operation and waits for its end, or that of ctx.

@@ -10,7 +10,7 @@ import (
 // task at once: to wake a goroutine for it would cost more than most operations. What others submit meanwhile he runs
 // as well, and it shares his append. The owner goroutine does what is nobody's errand: it loads and unloads, runs
 // timers, follows a high watermark that moves while nobody has the turn, and takes over from a caller who has done
-// enough for others.
+// enough for others, or finds something long in the queue.
 type turn int8
 
 const (
@@ -22,6 +22,32 @@ const (
 
 // maxCallerTasks bounds how many tasks one caller runs, his own and those of others, before the owner takes over.
 const maxCallerTasks = 64
+
+// runner is what the goroutine that has the turn may do with it.
+type runner struct {
+	// tasks that it may still run.
+	tasks int
+	// patient: also long ones.
+	patient bool
+	// timers: and timers that are due.
+	timers bool
+}
+
+func ownerRuns() runner { return runner{tasks: 1 << 30, patient: true, timers: true} }
+
+// takes returns how many tasks from the front of the queue the runner may run.
+func takes[R any, M Machine[R]](r runner, queue []task[R, M]) int {
+	n := min(r.tasks, len(queue))
+	if r.patient {
+		return n
+	}
+	for i := range n {
+		if queue[i].long {
+			return i
+		}
+	}
+	return n
+}
 
 // submit queues a task, or says why it cannot be served now. When nobody has the turn the task runs before submit
 // returns.
@@ -49,19 +75,14 @@ func (p *partition[R, M]) submit(t task[R, M]) error {
 		p.turn = turnTaken
 	}
 	p.mu.Unlock()
-	if free {
-		p.callerTurn()
+	if !free {
+		return nil
 	}
-	return nil
-}
-
-// callerTurn is the turn of a goroutine that submitted a task.
-func (p *partition[R, M]) callerTurn() {
-	left := maxCallerTasks
-	for {
-		left -= p.round(left)
-		if p.endRound(left > 0) {
-			return
+	// Who submits something long has time.
+	for r := (runner{tasks: maxCallerTasks, patient: t.long}); ; {
+		r.tasks -= p.round(r)
+		if p.endRound(r) {
+			return nil
 		}
 	}
 }
@@ -90,13 +111,12 @@ func (p *partition[R, M]) serve() error {
 	p.alarm.start()
 	defer p.alarm.stop()
 	p.state.Store(stateActive)
-	const all = 1 << 30
 	for {
-		p.round(all)
+		p.round(ownerRuns())
 		if l.mustReload() || p.ctx.Err() != nil {
 			return l.broken
 		}
-		if p.endRound(true) {
+		if p.endRound(ownerRuns()) {
 			p.takeTurn()
 		}
 	}
@@ -124,26 +144,28 @@ func (p *partition[R, M]) takeTurn() {
 	}
 }
 
-// round does everything that waits: it moves the committed state, runs the timers that are due and up to limit tasks of
-// the queue, and appends what they wrote. It returns the number of tasks.
-func (p *partition[R, M]) round(limit int) (ran int) {
+// round does what waits, as far as the runner may: it moves the committed state, runs the timers that are due and the
+// tasks of the queue, and appends what they wrote. It returns the number of tasks.
+func (p *partition[R, M]) round(r runner) (ran int) {
 	_ = p.guarded("round", func() error { // which has noted that the machine is broken
 		p.loaded.now = time.Now()
 		p.commit()
-		p.runTimers()
-		ran = p.runQueue(limit)
+		if r.timers {
+			p.runTimers()
+		}
+		ran = p.runQueue(r)
 		return nil
 	})
 	return ran
 }
 
-// endRound ends a round, and the turn unless more is to be done and goOn is set.
-func (p *partition[R, M]) endRound(goOn bool) (over bool) {
+// endRound ends a round, and the turn unless the runner can do more of what is to be done.
+func (p *partition[R, M]) endRound(r runner) (over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	more := len(p.queue) > 0 || p.highWatermark.Load() > p.loaded.committed
 	switch {
-	case p.wanted, p.loaded.mustReload(), more && !goOn:
+	case p.wanted, p.loaded.mustReload(), len(p.queue) > 0 && takes(r, p.queue) == 0:
 		p.turn, p.wanted = turnOffered, false
 		p.poke()
 		return true
@@ -175,16 +197,18 @@ func (p *partition[R, M]) highWatermarkMoved(offset int64) {
 	}
 }
 
-// runQueue runs up to limit tasks that wait, and appends what they wrote.
-func (p *partition[R, M]) runQueue(limit int) (ran int) {
+// runQueue runs the tasks that wait, as far as the runner may, and appends what they wrote.
+func (p *partition[R, M]) runQueue(r runner) (ran int) {
 	l := p.loaded
 	p.mu.Lock()
-	if len(p.queue) <= limit {
+	if n := takes(r, p.queue); n == len(p.queue) {
 		l.tasks, p.queue = p.queue, l.spare
 		l.spare = nil
 	} else {
-		l.tasks = append(l.tasks, p.queue[:limit]...)
-		p.queue = append(p.queue[:0], p.queue[limit:]...)
+		l.tasks = append(l.tasks, p.queue[:n]...)
+		rest := copy(p.queue, p.queue[n:])
+		clear(p.queue[rest:])
+		p.queue = p.queue[:rest]
 	}
 	p.mu.Unlock()
 	all := l.tasks

@@ -125,6 +125,46 @@ func TestACallerIsNotKeptByTheOthers(t *testing.T) {
 	})
 }
 
+// Something long holds up neither who submitted before it, nor who would otherwise return at once.
+func TestACallerThatCannotWaitRunsNothingLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := elected(coordinatortest.NewLog(true), time.Second)
+		defer rt.Close()
+		first, long := make(chan struct{}), make(chan struct{})
+		returned, ended, timer := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go func() {
+			coordinator.StartRead(rt, 0, func(m *machine) (string, error) {
+				m.h.Timers.Schedule("due at once", 0, false, func() (effect, error) {
+					close(timer)
+					return effect{}, nil
+				})
+				<-first
+				return "", nil
+			}, func(string, error) {})
+			close(returned)
+		}()
+		synctest.Wait()
+		go func() {
+			_, _ = coordinator.Read(t.Context(), rt, 0, func(*machine) (string, error) {
+				<-long
+				return "", nil
+			})
+			close(ended)
+		}()
+		synctest.Wait()
+		close(first)
+		synctest.Wait()
+		select {
+		case <-returned:
+		default:
+			t.Error("who cannot wait runs what is long")
+		}
+		close(long)
+		<-ended
+		<-timer
+	})
+}
+
 func TestAnswersMaySubmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := coordinatortest.NewLog(true)
