@@ -1,9 +1,14 @@
 package cleaner
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
+
+	"gregor/protocol/record"
+	"gregor/storage/vfs"
 )
 
 func TestLiveOffsetsAreThoseOfTheMap(t *testing.T) {
@@ -59,5 +64,51 @@ func TestNothingIsLiveOfAnEmptyMap(t *testing.T) {
 	l.build(m, 7)
 	if l.covers(6) || l.covers(7) {
 		t.Errorf("covers %d to %d", l.from, l.to)
+	}
+}
+
+// TestManyOffsetsToABitDecideAlike cleans two logs that differ in how far off the last batch is: so far that the set of live
+// offsets of one has a bit for many of them.
+func TestManyOffsetsToABitDecideAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // delete horizons follow the clock
+		rapid.Check(struct{ *testing.T }{t}, func(rt *rapid.T) { manyOffsetsToABit(t, rt) })
+	})
+}
+
+func manyOffsetsToABit(t *testing.T, rt *rapid.T) {
+	var shifts [2]uint
+	var stats [2]Stats
+	var got [2]string
+	var contents [][]string
+	for range rapid.IntRange(1, 20).Draw(rt, "batches") {
+		contents = append(contents, rapid.SliceOfN(rapid.SampledFrom([]string{"a=1", "b=1", "c=1", "d=1", "e=1", "f", "=1"}), 1, 6).Draw(rt, "records"))
+	}
+	cleanBatches := rapid.IntRange(0, len(contents)-1).Draw(rt, "clean")
+	codec := rapid.SampledFrom([]record.Codec{record.CodecNone, record.CodecLZ4}).Draw(rt, "codec")
+	for i, gap := range []int64{0, 1 << 26} {
+		l := newFakeLog(t, vfs.NewMem(), "t-0")
+		for n, records := range contents {
+			if n == cleanBatches {
+				l.cleaned = l.end
+			}
+			l.add(keyed(record.BuilderOptions{Codec: codec}, 1, records...))
+		}
+		l.end += gap
+		l.add(keyed(record.BuilderOptions{}, 1, "z=1"))
+		l.roll()
+		m := newOffsetMap(1<<16, 0.9)
+		stats[i] = cleanFrom(t, l, m)
+		var set liveOffsets
+		set.build(m, 0)
+		shifts[i] = set.shift
+		got[i] = strings.SplitN(l.lines(), " z=1", 2)[0]
+		got[i] = got[i][:strings.LastIndex(got[i], "\n")] // the last batch has another offset
+		stats[i].Took, stats[i].IndexTook = 0, 0
+	}
+	if shifts[0] != 0 || shifts[1] < 5 {
+		rt.Fatalf("bits for %d and %d offsets", 1<<shifts[0], 1<<shifts[1])
+	}
+	if got[0] != got[1] || stats[0] != stats[1] {
+		rt.Fatalf("%+v\n%s\nwith many offsets to a bit: %+v\n%s", stats[0], got[0], stats[1], got[1])
 	}
 }
