@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"gregor/protocol/record"
 	"gregor/storage/checkpoint"
 	"gregor/storage/cleaner"
 	"gregor/storage/segment"
@@ -126,5 +129,63 @@ func (h *cleanHistory) checkRecovered(l *Log, d crashed, before *State, want map
 		if strings.HasSuffix(name, segment.CleanedSuffix) || strings.HasSuffix(name, segment.SwapSuffix) {
 			t.Fatalf("%s: %s is left", d.when, name)
 		}
+	}
+}
+
+// TestFailureDuringACleaningLosesNothing fails one operation of a round after the other, and goes on with a disk that works
+// again: what the round did once the log had failed must not have taken the segments away.
+func TestFailureDuringACleaningLosesNothing(t *testing.T) {
+	failures := 0
+	for n, met := int64(1), true; met; n++ {
+		met = false
+		synctest.Test(t, func(t *testing.T) {
+			mem := vfs.NewMem()
+			var s vfs.Switch
+			o := testOptions(vfs.NewErr(mem, &s))
+			o.Config.CleanupCompact, o.Config.CleanupDelete, o.Config.MinCleanableDirtyRatio = true, false, 0
+			l := openLog(t, o)
+			for i := range 12 {
+				b := record.NewBuilder(record.BuilderOptions{})
+				b.Add(int64(i), []byte{'k', byte(i % 5)}, []byte(strconv.Itoa(i)), nil)
+				_, err := l.AppendAsLeader(b.Bytes(), 0, AppendOptions{AloneInSync: true})
+				must(t, err)
+				if i%4 == 3 {
+					must(t, l.Roll())
+				}
+			}
+			must(t, l.Flush(12))
+			l.bg.wait()
+			before, want := l.State(), latest(t, l)
+			var failed string
+			seen := int64(0)
+			s.Set(vfs.InjectorFunc(func(op vfs.Op) error {
+				if op.Kind == vfs.OpRead || op.Kind == vfs.OpStat {
+					return nil
+				}
+				if seen++; seen != n {
+					return nil
+				}
+				met, failed = true, fmt.Sprintf("%s of %s", op.Kind, op.Name)
+				return syscall.EIO
+			}))
+			cleanAll(mem, l)
+			l.CloseUnclean()
+			s.Set(nil)
+			o.RecoveryPoint = before.RecoveryPoint
+			again, err := OpenLog(o)
+			if err != nil {
+				t.Fatalf("after a failed %s: %v", failed, err)
+			}
+			_, err = again.UpdateHighWatermark(12)
+			must(t, err)
+			if got := latest(t, again); !maps.Equal(got, want) || again.State().LogEndOffset != before.LogEndOffset {
+				t.Errorf("after a failed %s a consumer finds %v up to %d, before %v\n%s", failed, got, again.State().LogEndOffset, want, listing(mem))
+			}
+			again.CloseUnclean()
+		})
+		failures++
+	}
+	if failures < 20 {
+		t.Errorf("only %d failures", failures)
 	}
 }

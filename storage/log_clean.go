@@ -188,7 +188,11 @@ func (c cleanable) Create(base int64) (*segment.Segment, error) {
 
 // Replace implements cleaner.Log.
 func (c cleanable) Replace(v *cleaner.View, cleaned *segment.Segment, old []*segment.Segment) error {
-	return abortedIfGone(c.l.ReplaceSegments([]*segment.Segment{cleaned}, old, v.Generation))
+	err := c.l.ReplaceSegments([]*segment.Segment{cleaned}, old, v.Generation)
+	if errors.Is(err, ErrStorage) {
+		return err // the swap may have begun: the cleaned segment must stay for the next start, which finishes it
+	}
+	return abortedIfGone(err)
 }
 
 // SetCleanedTo implements cleaner.Log.

@@ -29,7 +29,8 @@ type Log interface {
 	Flush(upTo int64) error
 	// Create makes an empty segment with suffix segment.CleanedSuffix.
 	Create(base int64) (*segment.Segment, error)
-	// Replace puts a sealed and synced segment in place of old ones of the view.
+	// Replace puts a sealed and synced segment in place of old ones of the view. After ErrAborted nothing has happened, and
+	// the segment is the caller's to remove; after any other error it must be left alone.
 	Replace(v *View, cleaned *segment.Segment, old []*segment.Segment) error
 	// SetCleanedTo notes durably where the next round starts.
 	SetCleanedTo(v *View, offset int64) error
