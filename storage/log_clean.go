@@ -22,7 +22,8 @@ func (s *State) Generation() int64 { return s.generation }
 
 // ReplaceSegments puts cleaned segments, written under segment.CleanedSuffix and closed for writing, in place
 // of consecutive sealed ones with the same records. A crash at any moment leaves either the old ones or, by the
-// .swap files, the new ones: after the first rename to .swap only the new ones.
+// .swap files, the new ones: the new ones from when the lowest has become .swap, which it does last. Several are the pieces of
+// one that is split.
 // A truncation since generation (of the State that the old ones come from) makes the new ones void:
 // ErrOffsetOutOfRange. ErrNoSpace says that there was no room for their names: they are gone, the old ones are in place.
 func (l *Log) ReplaceSegments(cleaned, old []*segment.Segment, generation int64) error {
@@ -62,15 +63,24 @@ func (l *Log) beginSwap(cleaned []*segment.Segment) error {
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.ChangeSuffix(segment.SwapSuffix); err != nil {
 			if vfs.IsNoSpace(err) {
-				for _, s := range cleaned {
-					err = errors.Join(err, s.Remove())
-				}
-				err = errors.Join(err, l.fs.SyncDir(l.w.dir))
+				err = errors.Join(err, l.removeCleaned(cleaned))
 			}
 			return err
 		}
+		// In this order on disk, too.
+		if err := l.fs.SyncDir(l.w.dir); err != nil {
+			return err
+		}
 	}
-	return l.fs.SyncDir(l.w.dir)
+	return nil
+}
+
+// removeCleaned removes segments that are not swapped in. The lowest, which makes the others void, goes last.
+func (l *Log) removeCleaned(cleaned []*segment.Segment) (err error) {
+	for _, s := range slices.Backward(cleaned) {
+		err = errors.Join(err, s.Remove(), l.fs.SyncDir(l.w.dir))
+	}
+	return err
 }
 
 // swapIn puts the .swap files in place of the old ones.
@@ -193,6 +203,15 @@ func (c cleanable) Replace(v *cleaner.View, cleaned *segment.Segment, old []*seg
 		return err // the swap may have begun: the cleaned segment must stay for the next start, which finishes it
 	}
 	return abortedIfGone(err)
+}
+
+// Split implements cleaner.Log.
+func (c cleanable) Split(v *cleaner.View, s *segment.Segment) (ok bool, err error) {
+	ok, err = c.l.splitOverflowed(s, v.Generation)
+	if errors.Is(err, ErrStorage) {
+		return ok, err
+	}
+	return ok, abortedIfGone(err)
 }
 
 // SetCleanedTo implements cleaner.Log.

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"gregor/protocol/record"
 	"gregor/storage/segment"
@@ -155,6 +159,165 @@ func TestPowerCutDuringASplitLosesNothing(t *testing.T) {
 		t.Errorf("only %d power cuts", points)
 	}
 	t.Logf("%d power cuts", points)
+}
+
+// overflowedCompactedLog is overflowedLog, opened, with keys, and with indexes, so that the start does not read the segment.
+// The batch in the middle of it has a value of so many bytes; the one before is of an aborted transaction, whose marker is the
+// last batch.
+func overflowedCompactedLog(t *testing.T, offsets []int64, valueBytes int) (fsys *vfs.Mem, s *vfs.Switch, l *Log) {
+	t.Helper()
+	fsys, _, _ = overflowedLog(t, offsets)
+	aborted, marker := len(offsets)/2-1, len(offsets)-1
+	next := offsets[marker] + 100
+	var raw []byte
+	for i, offset := range append(slices.Clone(offsets), next, next+1) {
+		o, value := record.BuilderOptions{BaseOffset: offset}, []byte("value")
+		switch i {
+		case aborted:
+			o.HasProducer, o.ProducerID, o.Transactional = true, 5, true
+		case aborted + 1:
+			value = make([]byte, valueBytes)
+		}
+		b := record.NewBuilder(o)
+		b.Add(7, strconv.AppendInt(nil, offset, 10), value, nil)
+		one := b.Bytes()
+		if i == marker {
+			one = record.BuildEndTxnMarker(record.EndTxnOptions{TimestampMillis: 7, ProducerID: 5})
+			one.SetBaseOffset(offset)
+		}
+		raw = append(raw, one...)
+		if i == marker {
+			indexed, err := segment.Create(testDir, 0, 1, "", segment.Options{Files: vfs.NewCache(fsys, 9), IndexMaxBytes: 4096})
+			must(t, err)
+			must(t, indexed.AppendAborted(segment.AbortedTxn{ProducerID: 5, FirstOffset: offsets[aborted], LastOffset: offset, LastStableOffset: offset + 1}))
+			must(t, indexed.Seal())
+			must(t, indexed.SyncAll())
+			must(t, indexed.Close())
+			install(t, fsys, testDir, map[string][]byte{segment.FileName(0, segment.LogSuffix): raw})
+			raw = nil
+		}
+	}
+	install(t, fsys, testDir, map[string][]byte{segment.FileName(next, segment.LogSuffix): raw})
+	s = new(vfs.Switch)
+	o := testOptions(vfs.NewErr(fsys, s))
+	o.Config.CleanupCompact, o.Config.CleanupDelete, o.Config.MinCleanableDirtyRatio = true, false, 0
+	o.HadCleanShutdown = true
+	l = openLog(t, o)
+	must(t, l.Roll())
+	_, err := l.UpdateHighWatermark(l.State().LogEndOffset)
+	must(t, err)
+	l.bg.wait()
+	must(t, fsys.SyncDir(testDir))
+	return fsys, s, l
+}
+
+// everything is what is in a log: all batches, and what a consumer finds with read_committed.
+func everything(t *testing.T, l *Log) (batches []byte, found map[string]string) {
+	t.Helper()
+	_, err := l.UpdateHighWatermark(l.State().LogEndOffset)
+	must(t, err)
+	batches, err = allBatches(l)
+	must(t, err)
+	return batches, latest(t, l)
+}
+
+func TestCleanerSplitsASegmentWhoseOffsetsOverflow(t *testing.T) {
+	for name, offsets := range overflowedOffsets {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, _, bases := overflowedLog(t, offsets)
+				fsys, _, l := overflowedCompactedLog(t, offsets, 2<<20)
+				want, wantFound := everything(t, l)
+				bases = append(bases, l.State().LogEndOffset)
+				p := cleanAll(fsys, l)
+				if m := p.Metrics(); len(m.Uncleanable) > 0 || m.Rounds > 0 {
+					t.Errorf("%+v", m)
+				}
+				must(t, checkSplit(l, want, bases))
+				for _, base := range bases[1:] {
+					if _, err := vfs.ReadFile(fsys, path.Join(testDir, segment.FileName(base, segment.SnapshotSuffix))); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, found := everything(t, l); !maps.Equal(found, wantFound) || len(found) != len(offsets) {
+					t.Errorf("a consumer finds %d keys, want %d", len(found), len(wantFound))
+				}
+				// The next round cleans the pieces.
+				p = cleanAll(fsys, l)
+				if m := p.Metrics(); len(m.Uncleanable) > 0 || m.Rounds == 0 || l.State().CleanedTo != l.State().LogEndOffset {
+					t.Errorf("cleaned to %d: %+v", l.State().CleanedTo, m)
+				}
+				if _, found := everything(t, l); !maps.Equal(found, wantFound) {
+					t.Errorf("a consumer finds %d keys, want %d", len(found), len(wantFound))
+				}
+				must(t, l.Close())
+			})
+		})
+	}
+}
+
+// TestPowerCutWhileTheCleanerSplitsLosesNothing starts with every recovery point that may have been noted before.
+func TestPowerCutWhileTheCleanerSplitsLosesNothing(t *testing.T) {
+	points := 0
+	for name, offsets := range overflowedOffsets {
+		for seed := range uint64(10) {
+			synctest.Test(t, func(t *testing.T) {
+				fsys, _, l := overflowedCompactedLog(t, offsets, 10)
+				want, wantFound := everything(t, l)
+				for i, d := range cutsDuringCleaning(fsys, l, 1, 1000*seed+3) {
+					points++
+					o := testOptions(d.fsys)
+					o.RecoveryPoint = []int64{0, offsets[len(offsets)/2], l.State().LogEndOffset}[i%3]
+					again, err := OpenLog(o)
+					must(t, err)
+					if got, found := everything(t, again); !bytes.Equal(got, want) || !maps.Equal(found, wantFound) {
+						t.Errorf("%s: %s: %d bytes of batches, want %d\n%s", name, d.when, len(got), len(want), listing(d.fsys))
+					}
+					again.CloseUnclean()
+				}
+			})
+		}
+	}
+	if points < 2000 {
+		t.Errorf("only %d power cuts", points)
+	}
+	t.Logf("%d power cuts", points)
+}
+
+// TestFailureWhileTheCleanerSplitsLosesNothing fails one operation after the other.
+func TestFailureWhileTheCleanerSplitsLosesNothing(t *testing.T) {
+	for name, offsets := range overflowedOffsets {
+		n := int64(1)
+		for met := true; met; n++ {
+			met = false
+			synctest.Test(t, func(t *testing.T) {
+				fsys, s, l := overflowedCompactedLog(t, offsets, 10)
+				want, wantFound := everything(t, l)
+				failed, seen := "", int64(0)
+				s.Set(vfs.InjectorFunc(func(op vfs.Op) error {
+					if op.Kind == vfs.OpRead || op.Kind == vfs.OpStat {
+						return nil
+					}
+					if seen++; seen != n {
+						return nil
+					}
+					met, failed = true, fmt.Sprintf("%s of %s", op.Kind, op.Name)
+					return syscall.EIO
+				}))
+				cleanAll(fsys, l)
+				l.CloseUnclean()
+				again, err := OpenLog(testOptions(fsys))
+				must(t, err)
+				if got, found := everything(t, again); !bytes.Equal(got, want) || !maps.Equal(found, wantFound) {
+					t.Errorf("%s: after a failed %s %d bytes of batches, want %d\n%s", name, failed, len(got), len(want), listing(fsys))
+				}
+				again.CloseUnclean()
+			})
+		}
+		if n < 20 {
+			t.Errorf("%s: only %d failures", name, n)
+		}
+	}
 }
 
 // cutsDuringOpen opens the log and returns what power cuts before each operation would have left.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ type fakeLog struct {
 	full      error // there was no space
 	damaged   error
 	deletions int
+	below     atomic.Int64 // how far below what is asked for Create makes a segment
+	splits    bool         // whether Split finds anything to do
+	split     []int64      // bases of the segments that were to be split
 }
 
 func newFakeLog(t testing.TB, fsys vfs.FS, name string) *fakeLog {
@@ -197,7 +201,7 @@ func (l *fakeLog) Flush(int64) error {
 // Create implements Log.
 func (l *fakeLog) Create(base int64) (*segment.Segment, error) {
 	l.notice("create")
-	return segment.Create(l.dir(), base, time.Now().UnixMilli(), segment.CleanedSuffix, l.opts)
+	return segment.Create(l.dir(), base-l.below.Load(), time.Now().UnixMilli(), segment.CleanedSuffix, l.opts)
 }
 
 // Replace implements Log.
@@ -219,6 +223,12 @@ func (l *fakeLog) Replace(_ *View, cleaned *segment.Segment, old []*segment.Segm
 	}
 	l.segments = append(append(append([]*segment.Segment(nil), l.segments[:at]...), cleaned), l.segments[at+len(old):]...)
 	return nil
+}
+
+// Split implements Log.
+func (l *fakeLog) Split(_ *View, s *segment.Segment) (ok bool, err error) {
+	l.split = append(l.split, s.Base())
+	return l.splits, nil
 }
 
 // SetCleanedTo implements Log.

@@ -32,6 +32,9 @@ type Log interface {
 	// Replace puts a sealed and synced segment in place of old ones of the view. After ErrAborted nothing has happened, and
 	// the segment is the caller's to remove; after any other error it must be left alone.
 	Replace(v *View, cleaned *segment.Segment, old []*segment.Segment) error
+	// Split replaces a sealed segment of the view, some of whose offsets are too far from its base, by several. ok is false
+	// when there is no need to.
+	Split(v *View, s *segment.Segment) (ok bool, err error)
 	// SetCleanedTo notes durably where the next round starts.
 	SetCleanedTo(v *View, offset int64) error
 	// DeleteOldSegments applies retention.

@@ -281,6 +281,41 @@ func TestImpossibleRecordOffsetsAreDamage(t *testing.T) {
 	})
 }
 
+func TestSegmentWhoseOffsetsOverflowIsSplit(t *testing.T) {
+	for _, splits := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newFakeLog(t, vfs.NewMem(), "t-0")
+			l.end = 1 << 33
+			l.roll()
+			l.add(keyed(record.BuilderOptions{}, 1, "a=1"))
+			l.roll()
+			l.splits = splits
+			l.below.Store(1 << 32) // what stays does not fit into the new segment
+			out := &lineBuffer{}
+			p, _ := started(t, smallConfig(), out, l)
+			synctest.Wait()
+			m := p.Metrics()
+			if !slices.Equal(l.split, []int64{1 << 33}) || l.failed != nil || m.Rounds != 0 {
+				t.Errorf("split %v, failed %v, %+v", l.split, l.failed, m)
+			}
+			if !splits {
+				if len(m.Uncleanable) != 1 || !errors.Is(m.Uncleanable[0].Err, segment.ErrOffsetOverflow) {
+					t.Errorf("nothing was split: %+v", m)
+				}
+				return
+			}
+			if len(m.Uncleanable) != 0 || !strings.Contains(out.String(), "has been split") {
+				t.Errorf("%+v: %s", m, out)
+			}
+			l.below.Store(0)
+			time.Sleep(time.Minute)
+			if m := p.Metrics(); m.Rounds != 1 || l.cleaned != l.end {
+				t.Errorf("%+v, cleaned to %d", m, l.cleaned)
+			}
+		})
+	}
+}
+
 func TestFailingDiskFailsTheLog(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSetModTime} {
 		t.Run(kind.String(), func(t *testing.T) {

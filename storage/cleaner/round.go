@@ -242,7 +242,10 @@ func (r *round) cleanGroup(group []*segment.Segment) error {
 	}
 	if err := r.fill(dest, group); err != nil {
 		// What is left of the files goes at the next start.
-		return errors.Join(err, dest.Remove())
+		if removed := dest.Remove(); removed != nil || !errors.Is(err, segment.ErrOffsetOverflow) {
+			return errors.Join(err, removed)
+		}
+		return r.split(group[0], err)
 	}
 	if err := r.log.Replace(&r.view, dest, group); err != nil {
 		if errors.Is(err, ErrAborted) {
@@ -254,6 +257,19 @@ func (r *round) cleanGroup(group []*segment.Segment) error {
 	r.stats.SegmentsAfter++
 	r.stats.BytesWritten += dest.SizeBytes()
 	return nil
+}
+
+// split splits the segment that begins a group, when what was to be written did not fit above its base: only a segment that a
+// Kafka before 2.0 has made can be like that, and no other one is merged with it. The round ends; the next one finds the pieces.
+func (r *round) split(s *segment.Segment, overflow error) error {
+	ok, err := r.log.Split(&r.view, s)
+	if err == nil && ok {
+		err = fmt.Errorf("%w: the segment %d has been split: %w", ErrAborted, s.Base(), overflow)
+	}
+	if err == nil {
+		err = overflow
+	}
+	return err
 }
 
 // fill writes what stays of a group into dest, durably.

@@ -176,12 +176,16 @@ func (m *Manager) FinishSnapshot(s *Snapshot) error {
 	if m.begun == s.Offset {
 		m.begun = -1
 	}
-	at, found := slices.BinarySearch(m.snapshots, s.Offset)
-	if !found {
-		m.snapshots = slices.Insert(m.snapshots, at, s.Offset)
-	}
-	m.lastSnap = max(m.lastSnap, s.Offset)
+	m.NoteSnapshot(s.Offset)
 	return nil
+}
+
+// NoteSnapshot takes into account that there is a snapshot of an offset, written by another Manager.
+func (m *Manager) NoteSnapshot(offset int64) {
+	if at, found := slices.BinarySearch(m.snapshots, offset); !found {
+		m.snapshots = slices.Insert(m.snapshots, at, offset)
+	}
+	m.lastSnap = max(m.lastSnap, offset)
 }
 
 // TakeSnapshot writes a snapshot at MapEndOffset, unless there is one.
