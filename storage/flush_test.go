@@ -84,15 +84,24 @@ func TestFlushMessagesSyncsWhenReached(t *testing.T) {
 			t.Errorf("%d syncs after %d records, want %d", got, (i+1)*2, want)
 		}
 	}
-	_, err := l.AppendAsLeader(batchOf(9, 1, record.BuilderOptions{}), 0, AppendOptions{NoWait: true})
+	info, err := l.AppendAsLeader(batchOf(9, 1, record.BuilderOptions{}), 0, AppendOptions{SyncLater: true, AloneInSync: true})
 	must(t, err)
-	if got := syncs.count.Load(); got != 2 {
-		t.Errorf("NoWait synced")
+	if got := syncs.count.Load(); got != 2 || !info.Unsynced || l.State().HighWatermark > info.FirstOffset {
+		t.Errorf("SyncLater: %d syncs, unsynced %v, high watermark %d", got, info.Unsynced, l.State().HighWatermark)
+	}
+	must(t, l.SyncAppended(info))
+	if got := syncs.count.Load(); got != 3 || l.State().HighWatermark != info.LastOffset+1 {
+		t.Errorf("SyncAppended: %d syncs, high watermark %d, want 3 and %d", got, l.State().HighWatermark, info.LastOffset+1)
+	}
+	info, err = l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 0, AppendOptions{SyncLater: true, AloneInSync: true})
+	must(t, err)
+	if info.Unsynced || l.State().HighWatermark != info.LastOffset+1 {
+		t.Errorf("below flush.messages: unsynced %v, high watermark %d", info.Unsynced, l.State().HighWatermark)
 	}
 	// A follower is held to it too.
-	_, err = l.AppendAsFollower(batchOf(1, 1, record.BuilderOptions{BaseOffset: 21}), 0)
+	_, err = l.AppendAsFollower(batchOf(4, 1, record.BuilderOptions{BaseOffset: 22}), 0)
 	must(t, err)
-	if got := syncs.count.Load(); got != 3 {
+	if got := syncs.count.Load(); got != 4 {
 		t.Errorf("%d syncs after the follower's append", got)
 	}
 }

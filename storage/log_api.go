@@ -99,8 +99,9 @@ type AppendOptions struct {
 	// AloneInSync says that the leader is its only in-sync replica: the high watermark follows the log end in
 	// the same publication, unless the append has to be synced first (flush.messages).
 	AloneInSync bool
-	// NoWait leaves the sync that flush.messages asks for to a later Flush by the caller.
-	NoWait bool
+	// SyncLater has the append return before the sync that flush.messages asks for: when AppendInfo.Unsynced is set the
+	// caller calls SyncAppended before it tells anybody.
+	SyncLater bool
 }
 
 // AppendInfo is the result of an append. For a duplicate of one of the producer's last five batches it is that
@@ -115,6 +116,9 @@ type AppendInfo struct {
 	Batches             int
 	LeaderEpoch         int32 // of the last batch, -1 when it has none
 	Duplicate           bool
+	Unsynced            bool // SyncAppended has to be called yet; only with SyncLater
+
+	AloneInSync bool // as AppendOptions has it
 
 	generation int64 // of the log when it was appended
 }

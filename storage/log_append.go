@@ -51,14 +51,34 @@ func (l *Log) AppendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 		return AppendInfo{FirstOffset: -1, LastOffset: -1}, err
 	}
 	info, err := l.appendAsLeader(batches, leaderEpoch, o)
-	if err != nil || o.NoWait {
+	if err != nil {
 		return info, err
 	}
+	info.AloneInSync = o.AloneInSync
+	if !l.syncDue(info) {
+		return info, nil
+	}
+	if o.SyncLater {
+		info.Unsynced = true
+		return info, nil
+	}
+	return info, l.SyncAppended(info)
+}
+
+// syncDue tells whether an append may not be told of yet, because of flush.messages.
+func (l *Log) syncDue(info AppendInfo) bool {
 	end := info.LastOffset + 1
-	if err := l.flushIfDue(end); err != nil || !o.AloneInSync || l.state.Load().HighWatermark >= end {
-		return info, err
+	return l.flushDue(end) || info.AloneInSync && l.state.Load().HighWatermark < end
+}
+
+// SyncAppended is the second half of an append with SyncLater that returned Unsynced: it returns after the sync, which
+// appends that came meanwhile share, and the high watermark moves then.
+func (l *Log) SyncAppended(info AppendInfo) error {
+	end := info.LastOffset + 1
+	if err := l.flushIfDue(end); err != nil || !info.AloneInSync || l.state.Load().HighWatermark >= end {
+		return err
 	}
-	return info, l.commitSynced(info)
+	return l.commitSynced(info)
 }
 
 // commitSynced moves the high watermark past an append that had to be synced first, unless the log has been cut since.
@@ -114,7 +134,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 		return none, err
 	}
 	// Nobody may read before the sync what a crash could still take.
-	commit := o.AloneInSync && (o.NoWait || !l.flushDue(next))
+	commit := o.AloneInSync && !l.flushDue(next)
 	if err := l.write(batches, a, l.producerOptions(o), commit); err != nil {
 		return none, err
 	}

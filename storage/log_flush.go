@@ -202,6 +202,13 @@ func (l *Log) Flush(upTo int64) error {
 	}
 }
 
+// Syncing tells whether a sync is under way: a Flush that comes now waits for it and for one more.
+func (l *Log) Syncing() bool {
+	l.flush.mu.Lock()
+	defer l.flush.mu.Unlock()
+	return l.flush.syncing != nil
+}
+
 // syncAll is one sync for all that wait.
 func (l *Log) syncAll() error {
 	f := &l.flush

@@ -49,12 +49,11 @@ type produceWork struct {
 	pending []pendingAppend
 }
 
-// pendingAppend is an append that waits for the other in-sync replicas.
+// pendingAppend is an append that waits for the disk or for the other in-sync replicas.
 type pendingAppend struct {
 	topic, partition int // indices into the response
 	part             *replica.Partition
-	upTo             int64
-	epoch            int32
+	info             storage.AppendInfo
 }
 
 func newProduce(images image.Source, parts Replicas, log *slog.Logger) *produce {
@@ -63,7 +62,7 @@ func newProduce(images image.Source, parts Replicas, log *slog.Logger) *produce 
 	return h
 }
 
-func (h *produce) serve(_ context.Context, r *network.Request) {
+func (h *produce) serve(ctx context.Context, r *network.Request) {
 	w, _ := h.work.Get().(*produceWork)
 	if err := w.req.Decode(r.Header.Version, r.Body); err != nil {
 		h.work.Put(w)
@@ -75,13 +74,25 @@ func (h *produce) serve(_ context.Context, r *network.Request) {
 		h.reply(w, r)
 		return
 	}
+	if w.syncsAlone() {
+		h.wait(ctx, w)
+		h.reply(w, r)
+		return
+	}
 	r.Go(func(ctx context.Context) {
 		h.wait(ctx, w)
 		h.reply(w, r)
 	})
 }
 
-// appendAll appends what the request holds and notes what has to wait for followers.
+// syncsAlone tells that all there is to wait for is one sync, which nobody else has begun: it takes no longer than waking
+// another goroutine for it.
+func (w *produceWork) syncsAlone() bool {
+	x := &w.pending[0]
+	return len(w.pending) == 1 && x.info.Unsynced && x.info.AloneInSync && !x.part.Syncing()
+}
+
+// appendAll appends what the request holds and notes what has to wait for the disk or for followers.
 func (h *produce) appendAll(w *produceWork, r *network.Request) {
 	img := h.images.Image()
 	w.resp.Topics = w.resp.Topics[:0]
@@ -164,15 +175,15 @@ func (h *produce) appendOne(w *produceWork, a appendCall, out *protocol.ProduceP
 		return
 	}
 	info, err := part.AppendAsLeader(valid.Batch, w.req.Acks == -1, storage.AppendOptions{
-		Origin: storage.FromClient, LogAppendTimeMillis: valid.LogAppendTimeMillis,
+		Origin: storage.FromClient, LogAppendTimeMillis: valid.LogAppendTimeMillis, SyncLater: true,
 	})
 	if err != nil {
 		h.refuse(w, a, out, part, err)
 		return
 	}
 	out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = info.FirstOffset, info.LogAppendTimeMillis, info.LogStartOffset
-	if w.req.Acks == -1 && part.State().HighWatermark <= info.LastOffset {
-		w.pending = append(w.pending, pendingAppend{topic: topic, partition: partition, part: part, upTo: info.LastOffset + 1, epoch: info.LeaderEpoch})
+	if info.Unsynced || w.req.Acks == -1 && part.State().HighWatermark <= info.LastOffset {
+		w.pending = append(w.pending, pendingAppend{topic: topic, partition: partition, part: part, info: info})
 	}
 }
 
@@ -245,17 +256,30 @@ func (h *produce) leaderHint(w *produceWork, a appendCall, out *protocol.Produce
 	w.resp.NodeEndpoints = addEndpoint(w.resp.NodeEndpoints, a.img, a.r.Conn.ListenerName(), p.Leader)
 }
 
-// wait waits until the in-sync replicas have everything that was appended, or the request's timeout is over.
+// wait waits until what was appended is synced, as far as flush.messages asks for it, and then, with acks=all, until the
+// in-sync replicas have it or the request's timeout is over.
 func (h *produce) wait(ctx context.Context, w *produceWork) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.req.TimeoutMillis)*time.Millisecond)
 	defer cancel()
 	for _, x := range w.pending {
-		if err := x.part.WaitReplicated(ctx, x.upTo, x.epoch); err != nil {
+		if err := x.wait(ctx, w.req.Acks == -1); err != nil {
 			out := &w.resp.Topics[x.topic].Partitions[x.partition]
 			out.ErrorCode = code(h.log, "Produce", err)
 			out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = -1, -1, -1
 		}
 	}
+}
+
+func (x *pendingAppend) wait(ctx context.Context, allInSync bool) error {
+	if x.info.Unsynced {
+		if err := x.part.SyncAppended(x.info); err != nil {
+			return err
+		}
+	}
+	if !allInSync {
+		return nil
+	}
+	return x.part.WaitReplicated(ctx, x.info.LastOffset+1, x.info.LeaderEpoch)
 }
 
 // reply answers, or with acks=0 does not: a client that asked for no answer must not get one. Since it cannot be

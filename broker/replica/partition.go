@@ -237,12 +237,25 @@ func (p *Partition) appendIn(r *role, batch record.Batch, allInSync bool, o stor
 	if err != nil {
 		return info, mapped(err)
 	}
-	if o.AloneInSync {
+	if o.AloneInSync || info.Unsynced {
 		return info, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return info, p.advance(p.role.Load())
+}
+
+// Syncing tells whether a sync of the log is under way.
+func (p *Partition) Syncing() bool { return p.log.Syncing() }
+
+// SyncAppended ends an append with SyncLater that returned Unsynced. It waits for the disk.
+func (p *Partition) SyncAppended(info storage.AppendInfo) error {
+	if err := p.log.SyncAppended(info); err != nil || info.AloneInSync {
+		return mapped(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.advance(p.role.Load())
 }
 
 // minInSync is min.insync.replicas, never more than the number of replicas.

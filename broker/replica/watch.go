@@ -16,8 +16,9 @@ type Waiter struct {
 	// whoever receives it takes the fired ones and finds none.
 	C chan struct{}
 
-	mu    sync.Mutex
-	fired *Subscription // guarded by mu; linked by next
+	mu     sync.Mutex
+	fired  *Subscription // guarded by mu; linked by next
+	notify func()        // guarded by mu
 }
 
 // NewWaiter returns a waiter without subscriptions.
@@ -38,11 +39,25 @@ func (w *Waiter) TakeFired(out []*Subscription) []*Subscription {
 	return out
 }
 
+// Notify has f called, instead of a value sent, when a subscription fires; nil ends that. f must not wait and not call
+// the partition: it may run within an append. Notify returns whether one has fired before.
+func (w *Waiter) Notify(f func()) (fired bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notify = f
+	return w.fired != nil
+}
+
 // fire never blocks: a waiter that was already told needs no second wake-up.
 func (w *Waiter) fire(s *Subscription) {
 	w.mu.Lock()
 	s.next, s.fired, w.fired = w.fired, true, s
+	notify := w.notify
 	w.mu.Unlock()
+	if notify != nil {
+		notify()
+		return
+	}
 	select {
 	case w.C <- struct{}{}:
 	default:
