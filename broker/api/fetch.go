@@ -87,6 +87,15 @@ func (h *fetch) serve(_ context.Context, r *network.Request) {
 		r.Fail(err)
 		return
 	}
+	if h.sessions.busy(w.req.SessionID) {
+		r.Block(func(context.Context) { h.run(w, r) })
+		return
+	}
+	h.run(w, r)
+}
+
+// run reads, and answers or waits. It waits first for an earlier fetch of the session.
+func (h *fetch) run(w *fetchWork, r *network.Request) {
 	h.begin(w, r)
 	s, err := h.open(w, time.Now())
 	if err != nil {
@@ -110,13 +119,7 @@ func (h *fetch) serve(_ context.Context, r *network.Request) {
 		return
 	}
 	parked = true
-	r.Go(func(ctx context.Context) {
-		if s != nil {
-			defer s.mu.Unlock()
-		}
-		h.park(ctx, w, wait)
-		h.finish(w)
-	})
+	h.park(w, wait)
 }
 
 // begin sets up the memory for a request.
@@ -297,38 +300,6 @@ func (x *fetchRead) release() {
 		x.res.Fetched.Range = nil
 	}
 	x.bytes = 0
-}
-
-// park waits until the answer is due, the time is over, or the client comes with the session's next fetch on another
-// connection. Only what has changed meanwhile is read again.
-func (h *fetch) park(ctx context.Context, w *fetchWork, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	waiter, overtaken := w.waiter, (chan struct{})(nil)
-	if w.session != nil {
-		waiter, overtaken = w.session.waiter, w.session.overtaken
-	}
-	w.holdNames()
-	w.r.Release()
-	for i := range w.reads {
-		w.subscribe(waiter, i)
-	}
-	for {
-		select {
-		case <-waiter.C:
-			if h.readFired(w, waiter) {
-				return
-			}
-		case <-overtaken:
-			if w.session.arriving.Load() > 0 {
-				return
-			}
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // holdNames lets go of the frame: a waiting request needs no more of it than the names of topics.

@@ -82,9 +82,9 @@ type fetchSession struct {
 	bound     storage.Bound // of the last fetch,
 	topics    *image.Topics // and what it knew of the cluster
 
-	holder    atomic.Pointer[network.Conn] // of the fetch that took mu last
-	arriving  atomic.Int32                 // who waits for mu and has its holder answer
-	overtaken chan struct{}
+	holder   atomic.Pointer[network.Conn] // of the fetch that took mu last
+	arriving atomic.Int32                 // who waits for mu and has its holder answer
+	parked   atomic.Pointer[parkedFetch]  // the fetch that has mu, while it waits
 
 	// Guarded by sessions.mu.
 	epoch    int32
@@ -95,7 +95,7 @@ type fetchSession struct {
 func newFetchSession(byID, follower bool) *fetchSession {
 	return &fetchSession{
 		byID: byID, follower: follower, waiter: replica.NewWaiter(),
-		targets: map[targetKey]*fetchTarget{}, overtaken: make(chan struct{}, 1),
+		targets: map[targetKey]*fetchTarget{},
 	}
 }
 
@@ -113,9 +113,8 @@ func (f *fetchSession) acquire(conn *network.Conn) {
 		return
 	}
 	f.arriving.Add(1)
-	select {
-	case f.overtaken <- struct{}{}:
-	default:
+	if p := f.parked.Load(); p != nil {
+		p.end()
 	}
 	f.mu.Lock()
 	f.arriving.Add(-1)
@@ -227,6 +226,24 @@ func (s *sessions) remove(id int32, conn *network.Conn) {
 	if f != nil {
 		f.end(conn)
 	}
+}
+
+// busy tells whether a fetch of the session is under way.
+func (s *sessions) busy(id int32) bool {
+	if id == noSession {
+		return false
+	}
+	s.mu.Lock()
+	f := s.byID[id]
+	s.mu.Unlock()
+	if f == nil {
+		return false
+	}
+	if !f.mu.TryLock() {
+		return true
+	}
+	f.mu.Unlock()
+	return false
 }
 
 // count is the number of sessions.

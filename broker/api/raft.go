@@ -11,13 +11,15 @@ import (
 // message that the quorum refuses closes the connection: its sender is no voter, or not the one it says.
 func raftMessages(peer func(ctx context.Context, msg []byte) ([]byte, error)) Entry {
 	e := entry(protocol.RaftMessageKey)
-	e.RawController = func(ctx context.Context, r *network.Request) {
-		answer, err := peer(ctx, r.Body)
-		if err != nil {
-			r.Fail(err)
-			return
-		}
-		r.Reply(network.BytesResponse(protocol.AppendOpaqueResponse(nil, &r.Header, answer)))
+	e.RawController = func(_ context.Context, r *network.Request) {
+		r.Block(func(ctx context.Context) {
+			answer, err := peer(ctx, r.Body)
+			if err != nil {
+				r.Fail(err)
+				return
+			}
+			r.Reply(network.BytesResponse(protocol.AppendOpaqueResponse(nil, &r.Header, answer)))
+		})
 	}
 	return e
 }

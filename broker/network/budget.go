@@ -20,11 +20,11 @@ type byteBudget struct {
 
 // take waits until there is room, then takes n bytes.
 func (b *byteBudget) take(ctx context.Context, n int) error {
-	if b.maxBytes <= 0 {
+	if b.tryTake(n) {
 		return nil
 	}
 	b.mu.Lock()
-	if b.used < b.maxBytes && len(b.waiting) == 0 {
+	if b.used < b.maxBytes && len(b.waiting) == 0 { // since
 		b.add(int64(n))
 		b.mu.Unlock()
 		return nil
@@ -45,6 +45,20 @@ func (b *byteBudget) take(ctx context.Context, n int) error {
 		b.mu.Unlock()
 		return ctx.Err()
 	}
+}
+
+// tryTake takes n bytes if there is room and nobody waits for it.
+func (b *byteBudget) tryTake(n int) bool {
+	if b.maxBytes <= 0 {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used >= b.maxBytes || len(b.waiting) > 0 {
+		return false
+	}
+	b.add(int64(n))
+	return true
 }
 
 // give returns n bytes.

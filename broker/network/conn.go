@@ -28,6 +28,7 @@ var (
 	errPanic          = errors.New("handler panicked")
 	errEvicted        = errors.New("closed to make room for another listener")
 	errAnswered       = errors.New("closed after the answer")
+	errWatched        = errors.New("handed to the poller") // it has not ended
 )
 
 // Conn is a connection of a client or of another node.
@@ -49,13 +50,23 @@ type Conn struct {
 	// room gets a token when a request was answered or its frame released.
 	room chan struct{}
 
-	in  input  // of the reading goroutine
+	in  input  // of the reading side
 	out output // of whoever has out.writing
+
+	// watched is set when the poller watches the connection; turn then says
+	// whether somebody is its reading side.
+	watched atomic.Bool
+	turn    atomic.Int32
+	// blocking is what a request left to be run; of the reading side.
+	blocking blockingCall
+	// header is that of the request before, whose client id is used again; of the
+	// reading side.
+	header protocol.RequestHeader
 
 	mu    sync.Mutex
 	state connState // guarded by mu
 
-	maxFrameBytes int32 // of the reading goroutine
+	maxFrameBytes int32 // of the reading side
 }
 
 // connInfo is what is known about the peer; replaced as a whole.
@@ -147,9 +158,21 @@ func (c *Conn) updateInfo(change func(*connInfo)) {
 	}
 }
 
-// run is the connection's goroutine.
+// start begins the conversation, without waiting for the peer.
+func (c *Conn) start() {
+	options := &c.listener.options
+	if options.Upgrade == nil && options.NewAuthenticator == nil && c.upgrade() == nil && c.watch() {
+		return
+	}
+	c.server.spawn(c.run)
+}
+
+// run is the goroutine of a connection that is upgraded or authenticated first,
+// or that the poller cannot watch.
 func (c *Conn) run() {
-	c.finish(c.converse())
+	if err := c.converse(); !errors.Is(err, errWatched) {
+		c.finish(err)
+	}
 }
 
 // converse is everything up to the reason why the connection ends. A panic of
@@ -162,6 +185,9 @@ func (c *Conn) converse() (err error) {
 	}()
 	if err := c.upgrade(); err != nil {
 		return err
+	}
+	if c.watch() {
+		return errWatched
 	}
 	return c.serve()
 }
@@ -225,14 +251,16 @@ const (
 // serve reads and serves requests until something ends the connection.
 func (c *Conn) serve() error {
 	var run corkedRun
-	var hdr protocol.RequestHeader
 	for {
-		r, err := c.receive(&hdr)
+		r, err := c.receive()
 		if err != nil {
 			return err
 		}
 		cork := run.next(r.ReceivedAt, c.in.hasFrame())
 		if err := c.serveOne(r, cork); err != nil {
+			return err
+		}
+		if err := c.runBlocking(); err != nil {
 			return err
 		}
 		if !cork {
@@ -244,28 +272,38 @@ func (c *Conn) serve() error {
 	}
 }
 
-// receive waits for the next request. hdr is that of the one before.
-func (c *Conn) receive(hdr *protocol.RequestHeader) (*Request, error) {
+// receive waits for the next request.
+func (c *Conn) receive() (*Request, error) {
 	frame, err := c.nextFrame()
 	if err != nil {
 		return nil, err
 	}
+	r, err := c.open(&frame)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.awaitTurn(); err != nil { // an answer may have muted us meanwhile
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+// open makes a request of a frame.
+func (c *Conn) open(frame *frame) (*Request, error) {
 	now := time.Now()
 	c.lastActive.Store(int64(now.Sub(c.server.start)))
 	r := &Request{Conn: c, ReceivedAt: now, FrameBytes: len(frame.bytes), buffer: frame.buffer, admitted: frame.admitted}
 	c.heldBytes.Add(int64(r.FrameBytes))
 	c.server.metrics.Requests.Add(1)
 	c.server.metrics.RequestBytes.Add(int64(len(frame.bytes)) + 4)
-	if r.Body, err = hdr.Parse(frame.bytes); err != nil {
-		c.server.metrics.InvalidRequests.Add(1)
-	} else {
-		r.Header = *hdr
-		err = c.awaitTurn() // an answer may have muted us meanwhile
-	}
+	body, err := c.header.Parse(frame.bytes)
 	if err != nil {
+		c.server.metrics.InvalidRequests.Add(1)
 		r.release()
 		return nil, err
 	}
+	r.Header, r.Body = c.header, body
 	return r, nil
 }
 
@@ -480,6 +518,7 @@ func (c *Conn) close(cause error) {
 	c.mu.Unlock()
 	c.cancel()
 	_ = socket.Close() // nothing is left to do about it
+	c.kick()
 	for _, r := range dropped {
 		r.dropIfAnswered()
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -19,6 +20,16 @@ const (
 	testKey     = protocol.KeyMetadata
 	testVersion = 1
 )
+
+// withoutPoller has the connections of test servers get a goroutine each, as when the system gives no poller.
+var withoutPoller bool
+
+// TestMain runs the tests twice.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	withoutPoller = true
+	os.Exit(max(code, m.Run()))
+}
 
 // testTimeout bounds what a test waits for on real sockets.
 const testTimeout = 20 * time.Second
@@ -58,6 +69,9 @@ func startServer(t testing.TB, options Options, listener ListenerOptions) *testS
 	logged := &syncBuffer{}
 	options.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := NewServer(options)
+	if withoutPoller {
+		s.pollerOnce.Do(func() {})
+	}
 	if listener.Address == "" {
 		listener.Address = "127.0.0.1:0"
 	}

@@ -41,9 +41,17 @@ const (
 // memory; frames are parts of them. While nothing has come in there is no chunk,
 // if the system calls are our own.
 type input struct {
-	conn  *Conn
-	raw   syscall.RawConn // nil: use the socket
-	read  func(fd uintptr) bool
+	conn   *Conn
+	raw    syscall.RawConn // nil: use the socket
+	polled *socket         // set when the poller watches the connection
+	read   func(fd uintptr) bool
+
+	// drained is set when the socket had nothing more, and cleared by whoever
+	// hears from the poller.
+	drained bool
+	// starvedBytes is the size of a frame for which the budget had no room.
+	starvedBytes int
+
 	chunk *Buffer
 	begin int // of what is not parsed yet
 	end   int // of what is read
@@ -100,20 +108,9 @@ func (in *input) hasFrame() bool {
 func (c *Conn) nextFrame() (frame, error) {
 	in := &c.in
 	for {
-		needBytes := 4
-		if in.end-in.begin >= 4 {
-			size := int32(binary.BigEndian.Uint32(in.chunk.store[in.begin:]))
-			if size < 0 || size > c.maxFrameBytes {
-				return frame{}, fmt.Errorf("%w: %d bytes, at most %d are taken", errFrameSize, size, c.maxFrameBytes)
-			}
-			needBytes += int(size)
-			complete := in.end-in.begin >= needBytes
-			if err := in.admit(needBytes, complete); err != nil {
-				return frame{}, err
-			}
-			if complete {
-				return in.cut(needBytes), nil
-			}
+		f, needBytes, err := in.parse(in.admit)
+		if err != nil || needBytes == 0 {
+			return f, err
 		}
 		in.makeRoom(needBytes)
 		if err := in.fill(); err != nil {
@@ -122,14 +119,50 @@ func (c *Conn) nextFrame() (frame, error) {
 	}
 }
 
-// admit takes a frame from the budget: a small one when it is complete, one that
-// needs memory of its own before that is given.
-func (in *input) admit(needBytes int, complete bool) error {
-	if in.admitted != 0 || in.conn.server.budget.maxBytes <= 0 || !complete && needBytes <= maxStreamChunkBytes {
-		return nil
+// parse cuts a frame out of what was read. If it is not there yet, needBytes is
+// its size as far as it is known. admit takes it from the budget.
+func (in *input) parse(admit func(bytes int) error) (f frame, needBytes int, err error) {
+	needBytes = 4
+	if in.end-in.begin < needBytes {
+		return frame{}, needBytes, nil
 	}
+	size := int32(binary.BigEndian.Uint32(in.chunk.store[in.begin:]))
+	if size < 0 || size > in.conn.maxFrameBytes {
+		return frame{}, 0, fmt.Errorf("%w: %d bytes, at most %d are taken", errFrameSize, size, in.conn.maxFrameBytes)
+	}
+	needBytes += int(size)
+	complete := in.end-in.begin >= needBytes
+	if in.mustAdmit(needBytes, complete) {
+		if err := admit(needBytes); err != nil {
+			return frame{}, 0, err
+		}
+	}
+	if !complete {
+		return frame{}, needBytes, nil
+	}
+	return in.cut(needBytes), 0, nil
+}
+
+// mustAdmit tells whether a frame has to be taken from the budget now: a small
+// one when it is complete, one that needs memory of its own before that is given.
+func (in *input) mustAdmit(needBytes int, complete bool) bool {
+	return in.admitted == 0 && in.conn.server.budget.maxBytes > 0 && (complete || needBytes > maxStreamChunkBytes)
+}
+
+// admit takes a frame from the budget, and waits for it.
+func (in *input) admit(needBytes int) error {
 	if err := in.conn.server.budget.take(in.conn.ctx, needBytes); err != nil {
 		return in.conn.endCause()
+	}
+	in.admitted = needBytes
+	return nil
+}
+
+// tryAdmit is admit without the waiting.
+func (in *input) tryAdmit(needBytes int) error {
+	if !in.conn.server.budget.tryTake(needBytes) {
+		in.starvedBytes = needBytes
+		return errNoBudget
 	}
 	in.admitted = needBytes
 	return nil
@@ -217,27 +250,34 @@ func (in *input) fill() error {
 		} else {
 			in.readSocket()
 		}
-		if in.n > 0 {
-			if in.limit == len(in.chunk.store) && in.end+in.n == in.limit && in.chunkBytes < maxStreamChunkBytes {
-				in.chunkBytes *= 2 // it was full: there is more where this came from
-			}
-			in.end += in.n
-			in.received += int64(in.n)
-			in.conn.server.metrics.Reads.Add(1)
-			return nil
+		if again, err := in.took(); !again {
+			return err
 		}
-		switch {
-		case errors.Is(in.err, os.ErrDeadlineExceeded):
-			if err := in.conn.overdue(); err != nil {
-				return err
-			}
-		case in.err == nil, errors.Is(in.err, io.EOF):
-			return in.conn.readEnded(errPeerClosed)
-		case errors.Is(in.err, net.ErrClosed), errors.Is(in.err, io.ErrClosedPipe):
-			return in.conn.readEnded(errPeerClosed)
-		default:
-			return in.conn.readEnded(in.err)
+	}
+}
+
+// took enters the result of a read. again tells that nothing came in time but
+// more time is given.
+func (in *input) took() (again bool, err error) {
+	if in.n > 0 {
+		if in.limit == len(in.chunk.store) && in.end+in.n == in.limit && in.chunkBytes < maxStreamChunkBytes {
+			in.chunkBytes *= 2 // it was full: there is more where this came from
 		}
+		in.end += in.n
+		in.received += int64(in.n)
+		in.conn.server.metrics.Reads.Add(1)
+		return false, nil
+	}
+	switch {
+	case errors.Is(in.err, os.ErrDeadlineExceeded):
+		err := in.conn.overdue()
+		return err == nil, err
+	case in.err == nil, errors.Is(in.err, io.EOF):
+		return false, in.conn.readEnded(errPeerClosed)
+	case errors.Is(in.err, net.ErrClosed), errors.Is(in.err, io.ErrClosedPipe):
+		return false, in.conn.readEnded(errPeerClosed)
+	default:
+		return false, in.conn.readEnded(in.err)
 	}
 }
 
@@ -356,6 +396,21 @@ func (c *Conn) stopReading() {
 		return
 	}
 	c.state.closing = true
+	c.expireRead()
+}
+
+// stopIfClosing is for a socket that has just replaced the one that stopReading
+// knew.
+func (c *Conn) stopIfClosing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.closing && !c.state.closed {
+		c.expireRead()
+	}
+}
+
+// expireRead is called with mu held.
+func (c *Conn) expireRead() {
 	_ = c.state.socket.SetReadDeadline(time.Unix(1, 0)) // long past
 }
 

@@ -7,11 +7,13 @@ import (
 	"gregor/protocol"
 )
 
-// Handler serves requests. Serve runs on the connection's goroutine, in the
-// order of the requests; while it runs, nothing else of that connection is read.
-// It must see to it that r.Reply or r.Fail is called exactly once, from any
-// goroutine: a request that has to wait parks a goroutine of its own (r.Go) and
-// Serve returns.
+// Handler serves requests. Serve runs in the connection's turn, in the order of
+// the requests; while it runs, nothing else of that connection is read. It should
+// return soon, since other connections wait for the goroutine that it is on: for
+// some milliseconds, then they get another one. It must see to it that r.Reply or
+// r.Fail is called exactly once, from any goroutine. A request that has to wait
+// parks a task (r.NewTask) or a goroutine (r.Go) and Serve returns; so it does with
+// r.Block, which has the connection's next request wait too.
 //
 // A panic in Serve closes the connection, is counted and logged. An ApiVersions
 // request of an unknown version is served too (r.Header.UnsupportedApiVersions):

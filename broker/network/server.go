@@ -98,6 +98,9 @@ type Server struct {
 	working  sync.WaitGroup // every goroutine we started
 	lastID   atomic.Int64
 
+	pollerOnce sync.Once
+	poller     *poller // made by the first connection; see pollerOrNil
+
 	mu        sync.Mutex
 	listeners []*Listener        // guarded by mu
 	conns     map[*Conn]struct{} // guarded by mu
@@ -202,6 +205,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.working.Wait()
+		s.stopPoller()
 		close(done)
 	}()
 	select {
@@ -347,8 +351,8 @@ func (s *Server) begin(l *Listener, socket net.Conn, remote netip.AddrPort) bool
 	c.info.Store(&connInfo{principal: Anonymous, softwareName: "unknown", softwareVersion: "unknown"})
 	c.lastActive.Store(s.now())
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.isStopping() {
+		s.mu.Unlock()
 		cancel()
 		s.quotas.leave(&l.quota, remote.Addr())
 		return false
@@ -356,8 +360,32 @@ func (s *Server) begin(l *Listener, socket net.Conn, remote netip.AddrPort) bool
 	s.conns[c] = struct{}{}
 	s.metrics.Accepted.Add(1)
 	s.metrics.Connections.Add(1)
-	s.spawn(c.run)
+	s.working.Add(1)
+	s.mu.Unlock()
+	defer s.working.Done()
+	c.start()
 	return true
+}
+
+// pollerOrNil is the server's poller; nil if the system does not give it one.
+func (s *Server) pollerOrNil() *poller {
+	s.pollerOnce.Do(func() {
+		p, err := newPoller(s.log)
+		if err != nil {
+			s.log.Warn("no poller for the network: each connection gets a goroutine of its own", slog.Any("error", err))
+			return
+		}
+		s.poller = p
+	})
+	return s.poller
+}
+
+// stopPoller is called when the last connection has ended.
+func (s *Server) stopPoller() {
+	s.pollerOnce.Do(func() {})
+	if s.poller != nil {
+		s.poller.stop()
+	}
 }
 
 // forget is the end of a connection.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -195,6 +196,11 @@ func tunesItself() bool { return os.Getenv("GOGC") == "" }
 
 // tuneStart tunes the runtime for a start. The timer, which fires when the start takes long, tunes it for the long run.
 func tuneStart() *time.Timer {
+	if os.Getenv("GOMAXPROCS") == "" {
+		// The network's workers wait in system calls, in which each keeps a processor of the scheduler for a while. With
+		// one more than the machine has, what else runs always finds one.
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
 	if tunesItself() {
 		debug.SetGCPercent(startGCPercent)
 	}

@@ -1,0 +1,111 @@
+package network
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// rest is where workers are that have had nothing to do for alertTime. A
+// goroutine that waits in a system call keeps a processor of Go's scheduler until
+// that takes it away, which costs more than a request; so they wait as other
+// goroutines do.
+//
+// The last worker that waits does so at Go's network poller, through a second
+// epoll descriptor: it watches the first one, when it is armed, for one event.
+// Were the first one watched itself, each event would wake that poller's thread
+// as well. The other workers wait for a worker that finds much to do.
+type rest struct {
+	epfd  int      // of the poller
+	outer int      // watches epfd
+	file  *os.File // outer; nil if Go's poller does not take it
+	raw   syscall.RawConn
+	// asleep is the number of workers that receive from more.
+	asleep atomic.Int32
+	more   chan struct{}
+	over   chan struct{} // closed in the end
+}
+
+func (r *rest) open(epfd int) error {
+	r.epfd, r.outer = epfd, -1
+	r.more, r.over = make(chan struct{}), make(chan struct{})
+	outer, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	r.outer = outer
+	if err := unix.EpollCtl(outer, unix.EPOLL_CTL_ADD, epfd, &unix.EpollEvent{Events: unix.EPOLLONESHOT, Fd: int32(epfd)}); err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(outer, true); err != nil { // what Go's poller takes it by
+		return err
+	}
+	r.file = os.NewFile(uintptr(outer), "epoll") //nolint:forbidigo // it is no file of anybody's
+	r.raw, err = r.file.SyscallConn()
+	return err
+}
+
+func (r *rest) close() {
+	switch {
+	case r.file != nil:
+		_ = r.file.Close()
+	case r.outer > 0:
+		_ = unix.Close(r.outer)
+	}
+}
+
+// takeRest waits until there is something to do and returns the number of events.
+// Somebody always waits for events or, if all are at work, the guard looks after
+// them.
+func (w *worker) takeRest() (n int, err error) {
+	p := w.poller
+	switch last := p.waiting.Add(-1) == 0; {
+	case last && w.rescuer && p.rest.wake():
+		// The other one takes our place.
+	case last:
+		p.waiting.Add(1)
+		return w.watchOut()
+	case !w.rescuer: // which ends instead
+		p.rest.asleep.Add(1)
+		select {
+		case <-p.rest.more:
+		case <-p.rest.over:
+		}
+		p.rest.asleep.Add(-1)
+	}
+	p.waiting.Add(1)
+	return 0, nil
+}
+
+// watchOut waits for events at Go's poller.
+func (w *worker) watchOut() (n int, err error) {
+	p := w.poller
+	r := &p.rest
+	armed := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(r.epfd)}
+	rawErr := r.raw.Read(func(uintptr) bool {
+		if err = unix.EpollCtl(r.outer, unix.EPOLL_CTL_MOD, r.epfd, &armed); err != nil {
+			return true
+		}
+		n, err = unix.EpollWait(r.epfd, w.events[:], 0)
+		return n != 0 || err != nil || p.tasks.queued.Load() > 0
+	})
+	if err == nil {
+		err = rawErr
+	}
+	return n, err
+}
+
+// wake has one of those that are asleep go on.
+func (r *rest) wake() bool {
+	if r.asleep.Load() == 0 {
+		return false
+	}
+	select {
+	case r.more <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
