@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"gregor/protocol/record"
 	"gregor/storage/segment"
@@ -81,6 +83,49 @@ func TestSwapDoesNotWaitForRemovals(t *testing.T) {
 			t.Error("the log was not closed")
 		}
 	})
+}
+
+// TestSwapOnADiskThatFillsUpMeanwhile refuses the first rename to *.deleted, then the second, and so on: the file goes at
+// once, and when its delay is over the one that has its name by then stays.
+func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
+	for refused := int64(1); ; refused++ {
+		met := false
+		synctest.Test(t, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			retiring := func(op vfs.Op) bool {
+				return op.Kind == vfs.OpRename && strings.HasSuffix(op.NewName, segment.DeletedSuffix)
+			}
+			full := vfs.FailNth(refused, syscall.ENOSPC, retiring)
+			l, o := cleanedLog(t, vfs.NewErr(fsys, vfs.InjectorFunc(func(op vfs.Op) error {
+				err := full.Inject(op)
+				met = met || err != nil
+				return err
+			})))
+			cleaned, old := clean(t, l)
+			must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0))
+			want := baseOffsets(contents(t, l, UpToLogEnd))
+			time.Sleep(time.Duration(l.config.Load().FileDeleteDelayMillis+1) * time.Millisecond)
+			l.bg.wait()
+			for _, name := range namesIn(t, fsys, l.Dir()) {
+				if strings.HasSuffix(name, segment.DeletedSuffix) {
+					t.Errorf("rename %d: %s is left", refused, name)
+				}
+			}
+			must(t, l.Close())
+			o.FS, o.Files = fsys, nil
+			l = openLog(t, o)
+			if got := baseOffsets(contents(t, l, UpToLogEnd)); !slices.Equal(got, want) {
+				t.Errorf("rename %d refused: batches %v, want %v", refused, got, want)
+			}
+			must(t, l.Close())
+		})
+		if !met {
+			if refused < 5 {
+				t.Errorf("only %d renames", refused-1)
+			}
+			return
+		}
+	}
 }
 
 func TestCleanedSegmentTakesThePlaceOfOldOnes(t *testing.T) {

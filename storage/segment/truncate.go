@@ -110,7 +110,11 @@ func (s *Segment) ChangeSuffix(suffix string) error {
 func (s *Segment) Retire() error {
 	err := s.ChangeSuffix(DeletedSuffix)
 	if vfs.IsNoSpace(err) {
-		return s.Remove()
+		if err := s.Remove(); err != nil {
+			return err
+		}
+		// As if they had been renamed: a later Remove must not take those of a segment that has the names by then.
+		return s.move(func(p *place) { p.suffix = DeletedSuffix }, false)
 	}
 	if err != nil {
 		return err
