@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -89,7 +90,7 @@ func TestSwapDoesNotWaitForRemovals(t *testing.T) {
 // once, and when its delay is over the one that has its name by then stays.
 func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
 	for refused := int64(1); ; refused++ {
-		met := false
+		var met atomic.Bool
 		synctest.Test(t, func(t *testing.T) {
 			fsys := vfs.NewMem()
 			retiring := func(op vfs.Op) bool {
@@ -98,7 +99,9 @@ func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
 			full := vfs.FailNth(refused, syscall.ENOSPC, retiring)
 			l, o := cleanedLog(t, vfs.NewErr(fsys, vfs.InjectorFunc(func(op vfs.Op) error {
 				err := full.Inject(op)
-				met = met || err != nil
+				if err != nil {
+					met.Store(true)
+				}
 				return err
 			})))
 			cleaned, old := clean(t, l)
@@ -119,7 +122,7 @@ func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
 			}
 			must(t, l.Close())
 		})
-		if !met {
+		if !met.Load() {
 			if refused < 5 {
 				t.Errorf("only %d renames", refused-1)
 			}

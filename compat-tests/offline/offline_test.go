@@ -30,6 +30,7 @@ const (
 // twoDirs is a node with two log directories and a topic that is spread over both.
 type twoDirs struct {
 	t             *testing.T
+	kind          harness.Kind
 	node          *harness.Node
 	first, second string // the first one holds the metadata log
 	topic         wire.Topic
@@ -40,7 +41,7 @@ type twoDirs struct {
 func onBoth(t *testing.T, second func(t *testing.T) string, test func(d *twoDirs)) {
 	for _, kind := range []harness.Kind{harness.Gregor, harness.Kafka} {
 		t.Run(string(kind), func(t *testing.T) {
-			d := &twoDirs{t: t, first: filepath.Join(t.TempDir(), "first"), second: second(t)}
+			d := &twoDirs{t: t, kind: kind, first: filepath.Join(t.TempDir(), "first"), second: second(t)}
 			d.node = harness.Start(t, kind, harness.Options{LogDir: d.first, Properties: harness.Properties{
 				"log.dirs": d.first + "," + d.second, "metadata.log.dir": d.first,
 				"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300",
@@ -145,7 +146,9 @@ func (d *twoDirs) expect() {
 		"fetch":       {wire.Fetch(d.t, d.node.Addr, 16, d.topic, d.lost, 0).ErrorCode, kerr.KafkaStorageError},
 		"list offset": {wire.ListOffset(d.t, d.node.Addr, 8, d.topic, d.lost, -1).ErrorCode, kerr.KafkaStorageError},
 	} {
-		if c.got != c.want.Code {
+		// On a slow machine Kafka hears that the partition is led by nobody before it looks for its log.
+		ofKafka := d.kind == harness.Kafka && c.got == kerr.NotLeaderForPartition.Code
+		if c.got != c.want.Code && !ofKafka {
 			d.t.Errorf("%s: %s, want %s", what, name(c.got), c.want.Message)
 		}
 	}
