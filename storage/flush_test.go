@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,41 @@ func TestFlushMessagesSyncsWhenReached(t *testing.T) {
 	if got := syncs.count.Load(); got != 4 {
 		t.Errorf("%d syncs after the follower's append", got)
 	}
+}
+
+func TestSyncsThatAreAskedForShareThem(t *testing.T) {
+	var syncs syncCounter
+	o := testOptions(vfs.NewErr(vfs.NewMem(), &syncs))
+	o.Config.FlushMessages = 1
+	l := openLog(t, o)
+	const appends = 200
+	done := make(chan error)
+	for i := range appends {
+		info, err := l.AppendAsLeader(batchOf(1, int64(i), record.BuilderOptions{}), 0, AppendOptions{SyncLater: true, AloneInSync: true})
+		must(t, err)
+		if info.Unsynced { // another one's sync may have had it
+			go l.SyncAppendedThen(info, func(err error) {
+				if err == nil && l.State().HighWatermark <= info.LastOffset {
+					err = fmt.Errorf("high watermark %d after the sync of %d", l.State().HighWatermark, info.LastOffset)
+				}
+				done <- err
+			})
+		} else {
+			go func() { done <- nil }()
+		}
+	}
+	for range appends {
+		must(t, <-done)
+	}
+	if n := syncs.count.Load(); n == 0 || n > appends {
+		t.Errorf("%d syncs of %d appends", n, appends)
+	}
+	// What fails is told.
+	info, err := l.AppendAsLeader(batchOf(1, 1, record.BuilderOptions{}), 0, AppendOptions{SyncLater: true, AloneInSync: true})
+	must(t, err)
+	l.CloseUnclean()
+	l.SyncAppendedThen(info, func(err error) { done <- err })
+	mustBe(t, <-done, ErrStorage, "")
 }
 
 func TestFlushMillisSyncsAfterTheTime(t *testing.T) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,15 @@ type flusher struct {
 	parent     bool          // dir itself was created
 	held       int64         // the recovery point must not pass it, noHold for no such bound
 	retrying   bool          // what it is held for will be tried again
+
+	asked   []askedSync // by SyncAppendedThen
+	serving bool        // a goroutine serves asked
+}
+
+// askedSync is an append that is to be synced, and who is told then.
+type askedSync struct {
+	info AppendInfo
+	done func(error)
 }
 
 // noHold stands for no bound of the recovery point.
@@ -207,6 +217,38 @@ func (l *Log) Syncing() bool {
 	l.flush.mu.Lock()
 	defer l.flush.mu.Unlock()
 	return l.flush.syncing != nil
+}
+
+// SyncAppendedThen is SyncAppended for who cannot wait: done is called with its result, on another goroutine, on which it
+// must not wait either. What is asked for while a sync runs shares the next one.
+func (l *Log) SyncAppendedThen(info AppendInfo, done func(error)) {
+	f := &l.flush
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, askedSync{info: info, done: done})
+	if !f.serving {
+		f.serving = true
+		go l.serveSyncs()
+	}
+}
+
+// serveSyncs runs until nothing is asked for.
+func (l *Log) serveSyncs() {
+	f := &l.flush
+	for {
+		f.mu.Lock()
+		asked := f.asked
+		f.asked = nil
+		f.serving = len(asked) > 0
+		f.mu.Unlock()
+		if len(asked) == 0 {
+			return
+		}
+		// One sync does for all: the others find that it is done.
+		for _, a := range slices.Backward(asked) {
+			a.done(l.SyncAppended(a.info))
+		}
+	}
 }
 
 // syncAll is one sync for all that wait.

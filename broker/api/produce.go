@@ -74,22 +74,49 @@ func (h *produce) serve(ctx context.Context, r *network.Request) {
 		h.reply(w, r)
 		return
 	}
-	if w.syncsAlone() {
-		h.wait(ctx, w)
-		h.reply(w, r)
-		return
+	switch {
+	case !w.syncs():
+		r.Go(func(ctx context.Context) { h.replyLater(ctx, w, r) })
+	case !w.pending[0].part.Syncing():
+		// It takes no longer than waking another goroutine for it.
+		h.replyLater(ctx, w, r)
+	default:
+		h.replySynced(w, r)
 	}
-	r.Go(func(ctx context.Context) {
-		h.wait(ctx, w)
-		h.reply(w, r)
-	})
 }
 
-// syncsAlone tells that all there is to wait for is one sync, which nobody else has begun: it takes no longer than waking
-// another goroutine for it.
-func (w *produceWork) syncsAlone() bool {
+func (h *produce) replyLater(ctx context.Context, w *produceWork, r *network.Request) {
+	h.wait(ctx, w)
+	h.reply(w, r)
+}
+
+// replySynced answers after the sync that comes next, without a goroutine that waits for it.
+func (h *produce) replySynced(w *produceWork, r *network.Request) {
 	x := &w.pending[0]
-	return len(w.pending) == 1 && x.info.Unsynced && x.info.AloneInSync && !x.part.Syncing()
+	var failure error
+	var task *network.Task
+	task = r.NewTask(func() {
+		defer task.Done()
+		x.info.Unsynced = false
+		switch {
+		case failure != nil:
+			h.fail(w, x, failure)
+		case w.req.Acks == -1 && x.part.State().HighWatermark <= x.info.LastOffset:
+			r.Go(func(ctx context.Context) { h.replyLater(ctx, w, r) }) // there are other replicas by now
+			return
+		}
+		h.reply(w, r)
+	})
+	x.part.SyncAppendedThen(x.info, func(err error) {
+		failure = err
+		task.Wake()
+	})
+	task.Start()
+}
+
+// syncs tells that all there is to wait for is one sync.
+func (w *produceWork) syncs() bool {
+	return len(w.pending) == 1 && w.pending[0].info.Unsynced && w.pending[0].info.AloneInSync
 }
 
 // appendAll appends what the request holds and notes what has to wait for the disk or for followers.
@@ -261,13 +288,19 @@ func (h *produce) leaderHint(w *produceWork, a appendCall, out *protocol.Produce
 func (h *produce) wait(ctx context.Context, w *produceWork) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.req.TimeoutMillis)*time.Millisecond)
 	defer cancel()
-	for _, x := range w.pending {
+	for i := range w.pending {
+		x := &w.pending[i]
 		if err := x.wait(ctx, w.req.Acks == -1); err != nil {
-			out := &w.resp.Topics[x.topic].Partitions[x.partition]
-			out.ErrorCode = code(h.log, "Produce", err)
-			out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = -1, -1, -1
+			h.fail(w, x, err)
 		}
 	}
+}
+
+// fail fills the response of an append that was not safe in the end.
+func (h *produce) fail(w *produceWork, x *pendingAppend, err error) {
+	out := &w.resp.Topics[x.topic].Partitions[x.partition]
+	out.ErrorCode = code(h.log, "Produce", err)
+	out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = -1, -1, -1
 }
 
 func (x *pendingAppend) wait(ctx context.Context, allInSync bool) error {

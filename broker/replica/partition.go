@@ -245,12 +245,23 @@ func (p *Partition) appendIn(r *role, batch record.Batch, allInSync bool, o stor
 	return info, p.advance(p.role.Load())
 }
 
+// SyncAppendedThen is SyncAppended for who cannot wait: done is called with its result, from another goroutine, and must
+// not wait.
+func (p *Partition) SyncAppendedThen(info storage.AppendInfo, done func(error)) {
+	p.log.SyncAppendedThen(info, func(err error) { done(p.synced(info, err)) })
+}
+
 // Syncing tells whether a sync of the log is under way.
 func (p *Partition) Syncing() bool { return p.log.Syncing() }
 
 // SyncAppended ends an append with SyncLater that returned Unsynced. It waits for the disk.
 func (p *Partition) SyncAppended(info storage.AppendInfo) error {
-	if err := p.log.SyncAppended(info); err != nil || info.AloneInSync {
+	return p.synced(info, p.log.SyncAppended(info))
+}
+
+// synced goes on after the sync.
+func (p *Partition) synced(info storage.AppendInfo, err error) error {
+	if err != nil || info.AloneInSync {
 		return mapped(err)
 	}
 	p.mu.Lock()
