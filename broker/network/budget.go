@@ -20,12 +20,11 @@ type byteBudget struct {
 
 // take waits until there is room, then takes n bytes.
 func (b *byteBudget) take(ctx context.Context, n int) error {
-	if b.tryTake(n) {
+	if b.maxBytes <= 0 {
 		return nil
 	}
 	b.mu.Lock()
-	if b.used < b.maxBytes && len(b.waiting) == 0 { // since
-		b.add(int64(n))
+	if b.takeLocked(n) {
 		b.mu.Unlock()
 		return nil
 	}
@@ -54,6 +53,10 @@ func (b *byteBudget) tryTake(n int) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.takeLocked(n)
+}
+
+func (b *byteBudget) takeLocked(n int) bool {
 	if b.used >= b.maxBytes || len(b.waiting) > 0 {
 		return false
 	}

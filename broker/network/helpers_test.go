@@ -66,10 +66,16 @@ type testServer struct {
 
 func startServer(t testing.TB, options Options, listener ListenerOptions) *testServer {
 	t.Helper()
+	return startServerAs(t, options, listener, !withoutPoller)
+}
+
+// startServerAs starts a server with or without a poller.
+func startServerAs(t testing.TB, options Options, listener ListenerOptions, poller bool) *testServer {
+	t.Helper()
 	logged := &syncBuffer{}
 	options.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := NewServer(options)
-	if withoutPoller {
+	if !poller {
 		s.pollerOnce.Do(func() {})
 	}
 	if listener.Address == "" {

@@ -129,6 +129,12 @@ func TestPanicInAHandlerClosesOnlyItsConnection(t *testing.T) {
 			panic("the handler's fault")
 		case "park and panic":
 			r.Go(func(context.Context) { panic("the goroutine's fault") })
+		case "block and panic":
+			r.Block(func(context.Context) { panic("the fault of who blocks") })
+		case "task and panic":
+			task := r.NewTask(func() { panic("the task's fault") })
+			task.Start()
+			task.Wake()
 		case "answer and panic":
 			echo(ctx, r)
 			panic("after the answer")
@@ -138,7 +144,7 @@ func TestPanicInAHandlerClosesOnlyItsConnection(t *testing.T) {
 	})
 	s := startServer(t, Options{Handler: h, MaxQueuedBytes: 1 << 20}, ListenerOptions{})
 	good := s.dial(t)
-	for _, body := range []string{"panic", "park and panic", "answer and panic"} {
+	for _, body := range []string{"panic", "park and panic", "block and panic", "task and panic", "answer and panic"} {
 		c := s.dial(t)
 		c.send(request(1, []byte(body)))
 		if body == "answer and panic" {
@@ -148,11 +154,13 @@ func TestPanicInAHandlerClosesOnlyItsConnection(t *testing.T) {
 		good.send(request(2, []byte("good")))
 		good.expect(2, []byte("good"))
 	}
-	if n := s.Metrics().Panics.Load(); n != 3 {
+	if n := s.Metrics().Panics.Load(); n != 5 {
 		t.Errorf("%d panics counted", n)
 	}
-	if log := s.logged.String(); !strings.Contains(log, "the goroutine's fault") || !strings.Contains(log, "stack=") {
-		t.Errorf("log:\n%s", log)
+	for _, part := range []string{"the goroutine's fault", "the fault of who blocks", "the task's fault", "stack="} {
+		if log := s.logged.String(); !strings.Contains(log, part) {
+			t.Errorf("no %q in the log:\n%s", part, log)
+		}
 	}
 	eventually(t, "the budget given back", func() bool { return s.Metrics().QueuedBytes.Load() == 0 })
 }

@@ -36,9 +36,10 @@ const (
 // request costs when there are few at a time.
 //
 // There are as many workers as processors but one, which is left for what else
-// runs. When little happens they rest (see rest.go). Handlers are expected to return soon. The guard sees to it that one that
-// does not (a slow disk) holds up nobody but its own connection for longer than a
-// few milliseconds: whoever waits for a worker that is stuck gets a new one.
+// runs. When little happens they rest (see rest.go). Handlers are expected to
+// return soon. The guard sees to it that one that does not (a slow disk) holds up
+// nobody but its own connection for longer than a few milliseconds: whoever waits
+// for a worker that is stuck gets a new one.
 //
 // Sockets are watched edge-triggered: an event is a hint that something came
 // since the last one, for a connection that takes turns (Conn.turn).
@@ -83,7 +84,7 @@ type worker struct {
 	rescuer bool
 	// serial changes with each connection that is served; it is odd while one is.
 	serial atomic.Uint64
-	// seen is the serial when the guard last looked.
+	// seen is the serial when the guard last looked. Guarded by poller.mu.
 	seen uint64
 
 	mu    sync.Mutex
@@ -234,11 +235,13 @@ func (w *worker) run() {
 // poll waits for events, if there is nothing else to do, and returns how many
 // connections are ready.
 func (w *worker) poll(idle bool) int {
-	wait := w.await
-	if !idle {
-		wait = func() (int, error) { return unix.EpollWait(w.poller.epfd, w.events[:], 0) }
+	var n int
+	var err error
+	if idle {
+		n, err = w.await()
+	} else {
+		n, err = unix.EpollWait(w.poller.epfd, w.events[:], 0)
 	}
-	n, err := wait()
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		w.poller.log.Error("cannot wait for the network", slog.Any("error", err))
 		<-time.After(acceptRetryDelay)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 )
@@ -50,17 +49,31 @@ func TestHandlersThatDoNotReturnHoldUpOnlyTheirConnections(t *testing.T) {
 	for _, c := range stuck {
 		c.expect(1, []byte("stay"))
 	}
-	if withoutPoller {
-		return
+}
+
+func TestWorkersThatWereNeededMeanwhileLeave(t *testing.T) {
+	g := newGate()
+	s := startServerAs(t, Options{Handler: g}, ListenerOptions{}, true)
+	stuck := make([]*testClient, runtime.GOMAXPROCS(0)+3)
+	for i := range stuck {
+		stuck[i] = s.dial(t)
+		stuck[i].send(request(1, []byte("stay")))
+		<-g.entered
 	}
-	// With work for one, the workers that were only needed meanwhile leave.
 	p := s.pollerOrNil()
+	if n := p.workerCount(); n < len(stuck) {
+		t.Fatalf("%d workers for %d handlers that do not return", n, len(stuck))
+	}
+	close(g.opened)
+	for _, c := range stuck {
+		c.expect(1, []byte("stay"))
+	}
 	want := max(runtime.GOMAXPROCS(0)-1, 1)
 	for deadline := time.Now().Add(testTimeout); p.workerCount() > want; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d workers are left, want %d", p.workerCount(), want)
 		}
-		for i, c := range others {
+		for i, c := range stuck {
 			c.send(request(int32(i+2), []byte("go")))
 			c.expect(int32(i+2), []byte("go"))
 		}
@@ -131,27 +144,6 @@ func TestBlockHoldsUpItsConnectionAndNoOther(t *testing.T) {
 	c.expect(2, []byte("block"))
 	c.expect(3, []byte("late"))
 	c.expect(4, []byte("late"))
-}
-
-func TestAPanicWhereItMayBlockClosesOnlyItsConnection(t *testing.T) {
-	s := startServer(t, Options{Handler: HandlerFunc(func(_ context.Context, r *Request) {
-		if string(r.Body) == "panic" {
-			r.Block(func(context.Context) { panic("the handler's fault") })
-			return
-		}
-		r.Reply(BytesResponse(answer(r, r.Body)))
-	})}, ListenerOptions{})
-	c, other := s.dial(t), s.dial(t)
-	c.send(request(1, []byte("panic")))
-	c.expectClosed()
-	other.send(request(1, []byte("other")))
-	other.expect(1, []byte("other"))
-	if n := s.Metrics().Panics.Load(); n != 1 {
-		t.Errorf("%d panics are counted", n)
-	}
-	if !strings.Contains(s.logged.String(), "the handler's fault") {
-		t.Error("the panic is not logged")
-	}
 }
 
 // watchedPair returns our socket and the peer's end of a connection.

@@ -1,9 +1,11 @@
 package network
 
 import (
+	"fmt"
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +22,7 @@ import (
 type rest struct {
 	epfd  int      // of the poller
 	outer int      // watches epfd
-	file  *os.File // outer; nil if Go's poller does not take it
+	file  *os.File // outer, for Go's poller
 	raw   syscall.RawConn
 	// asleep is the number of workers that receive from more.
 	asleep atomic.Int32
@@ -43,6 +45,9 @@ func (r *rest) open(epfd int) error {
 		return err
 	}
 	r.file = os.NewFile(uintptr(outer), "epoll") //nolint:forbidigo // it is no file of anybody's
+	if err := r.file.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("Go's poller does not take an epoll descriptor: %w", err)
+	}
 	r.raw, err = r.file.SyscallConn()
 	return err
 }

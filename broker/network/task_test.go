@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,34 +83,11 @@ func TestATaskIsRunWhileOthersAreServedAndWhenNobodyIs(t *testing.T) {
 	}
 }
 
-func TestAPanicInATaskClosesOnlyItsConnection(t *testing.T) {
-	s := startServer(t, Options{Handler: HandlerFunc(func(_ context.Context, r *Request) {
-		if string(r.Body) == "panic" {
-			task := r.NewTask(func() { panic("the task's fault") })
-			task.Start()
-			task.Wake()
-			return
-		}
-		r.Reply(BytesResponse(answer(r, r.Body)))
-	})}, ListenerOptions{})
-	c, other := s.dial(t), s.dial(t)
-	c.send(request(1, []byte("panic")))
-	c.expectClosed()
-	other.send(request(1, []byte("other")))
-	other.expect(1, []byte("other"))
-	if n := s.Metrics().Panics.Load(); n != 1 || !strings.Contains(s.logged.String(), "the task's fault") {
-		t.Errorf("%d panics are counted, the log says\n%s", n, s.logged.String())
-	}
-}
-
 func TestWorkersRestWhenLittleHappensAndComeBackForMuch(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(5)) // four workers
 	var gates atomic.Pointer[gate]
 	gates.Store(newGate())
-	s := startServer(t, Options{Handler: HandlerFunc(func(ctx context.Context, r *Request) { gates.Load().Serve(ctx, r) })}, ListenerOptions{})
-	if withoutPoller {
-		t.Skip("there are no workers")
-	}
+	s := startServerAs(t, Options{Handler: HandlerFunc(func(ctx context.Context, r *Request) { gates.Load().Serve(ctx, r) })}, ListenerOptions{}, true)
 	clients := make([]*testClient, 8)
 	for i := range clients {
 		clients[i] = s.dial(t)
