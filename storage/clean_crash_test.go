@@ -156,21 +156,13 @@ func TestFailureDuringACleaningLosesNothing(t *testing.T) {
 			must(t, l.Flush(12))
 			l.bg.wait()
 			before, want := l.State(), latest(t, l)
-			var failed string
-			seen := int64(0)
-			s.Set(vfs.InjectorFunc(func(op vfs.Op) error {
-				if op.Kind == vfs.OpRead || op.Kind == vfs.OpStat {
-					return nil
-				}
-				if seen++; seen != n {
-					return nil
-				}
-				met, failed = true, fmt.Sprintf("%s of %s", op.Kind, op.Name)
-				return syscall.EIO
-			}))
+			failing := &told{Injector: vfs.FailNth(n, syscall.EIO, changes)}
+			s.Set(failing)
 			cleanAll(mem, l)
 			l.CloseUnclean()
 			s.Set(nil)
+			failed := failing.what()
+			met = failed != ""
 			o.RecoveryPoint = before.RecoveryPoint
 			again, err := OpenLog(o)
 			if err != nil {

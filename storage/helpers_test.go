@@ -3,11 +3,13 @@ package storage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"gregor/internal/recording"
@@ -152,3 +154,32 @@ func mustEqualBytes(t testing.TB, what string, got, want []byte) {
 		t.Errorf("%s: got %d bytes %.100x, want %d bytes %.100x", what, len(got), got, len(want), want)
 	}
 }
+
+// told is an injector that tells what it has failed last.
+type told struct {
+	vfs.Injector
+
+	mu     sync.Mutex
+	failed string // guarded by mu
+}
+
+// Inject implements vfs.Injector.
+func (f *told) Inject(op vfs.Op) error {
+	err := f.Injector.Inject(op)
+	if err != nil {
+		f.mu.Lock()
+		f.failed = fmt.Sprintf("%s of %s", op.Kind, op.Name)
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// what is empty when nothing has failed.
+func (f *told) what() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+// changes selects the operations that do more than look.
+func changes(op vfs.Op) bool { return op.Kind != vfs.OpRead && op.Kind != vfs.OpStat }

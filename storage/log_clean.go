@@ -198,20 +198,13 @@ func (c cleanable) Create(base int64) (*segment.Segment, error) {
 
 // Replace implements cleaner.Log.
 func (c cleanable) Replace(v *cleaner.View, cleaned *segment.Segment, old []*segment.Segment) error {
-	err := c.l.ReplaceSegments([]*segment.Segment{cleaned}, old, v.Generation)
-	if errors.Is(err, ErrStorage) {
-		return err // the swap may have begun: the cleaned segment must stay for the next start, which finishes it
-	}
-	return abortedIfGone(err)
+	return swapped(c.l.ReplaceSegments([]*segment.Segment{cleaned}, old, v.Generation))
 }
 
 // Split implements cleaner.Log.
 func (c cleanable) Split(v *cleaner.View, s *segment.Segment) (ok bool, err error) {
 	ok, err = c.l.splitOverflowed(s, v.Generation)
-	if errors.Is(err, ErrStorage) {
-		return ok, err
-	}
-	return ok, abortedIfGone(err)
+	return ok, swapped(err)
 }
 
 // SetCleanedTo implements cleaner.Log.
@@ -239,6 +232,15 @@ func (c cleanable) NoSpace(err error) { _ = c.l.refuse("cleaning", err) }
 func (c cleanable) Fail(err error) {
 	_ = c.l.fail("cleaning", err)
 	c.l.report()
+}
+
+// swapped is abortedIfGone for the end of a swap. One that has failed may have begun: what is new must stay for the next
+// start, which finishes it.
+func swapped(err error) error {
+	if errors.Is(err, ErrStorage) {
+		return err
+	}
+	return abortedIfGone(err)
 }
 
 // abortedIfGone translates what a log answers that was truncated, closed or has failed, which it has reported

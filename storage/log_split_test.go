@@ -293,19 +293,12 @@ func TestFailureWhileTheCleanerSplitsLosesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fsys, s, l := overflowedCompactedLog(t, offsets, 10)
 				want, wantFound := everything(t, l)
-				failed, seen := "", int64(0)
-				s.Set(vfs.InjectorFunc(func(op vfs.Op) error {
-					if op.Kind == vfs.OpRead || op.Kind == vfs.OpStat {
-						return nil
-					}
-					if seen++; seen != n {
-						return nil
-					}
-					met, failed = true, fmt.Sprintf("%s of %s", op.Kind, op.Name)
-					return syscall.EIO
-				}))
+				failing := &told{Injector: vfs.FailNth(n, syscall.EIO, changes)}
+				s.Set(failing)
 				cleanAll(fsys, l)
 				l.CloseUnclean()
+				failed := failing.what()
+				met = failed != ""
 				again, err := OpenLog(testOptions(fsys))
 				must(t, err)
 				if got, found := everything(t, again); !bytes.Equal(got, want) || !maps.Equal(found, wantFound) {

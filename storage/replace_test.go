@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -90,20 +89,14 @@ func TestSwapDoesNotWaitForRemovals(t *testing.T) {
 // once, and when its delay is over the one that has its name by then stays.
 func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
 	for refused := int64(1); ; refused++ {
-		var met atomic.Bool
+		var full *told
 		synctest.Test(t, func(t *testing.T) {
 			fsys := vfs.NewMem()
 			retiring := func(op vfs.Op) bool {
 				return op.Kind == vfs.OpRename && strings.HasSuffix(op.NewName, segment.DeletedSuffix)
 			}
-			full := vfs.FailNth(refused, syscall.ENOSPC, retiring)
-			l, o := cleanedLog(t, vfs.NewErr(fsys, vfs.InjectorFunc(func(op vfs.Op) error {
-				err := full.Inject(op)
-				if err != nil {
-					met.Store(true)
-				}
-				return err
-			})))
+			full = &told{Injector: vfs.FailNth(refused, syscall.ENOSPC, retiring)}
+			l, o := cleanedLog(t, vfs.NewErr(fsys, full))
 			cleaned, old := clean(t, l)
 			must(t, l.ReplaceSegments([]*segment.Segment{cleaned}, old, 0))
 			want := baseOffsets(contents(t, l, UpToLogEnd))
@@ -122,7 +115,7 @@ func TestSwapOnADiskThatFillsUpMeanwhile(t *testing.T) {
 			}
 			must(t, l.Close())
 		})
-		if !met.Load() {
+		if full.what() == "" {
 			if refused < 5 {
 				t.Errorf("only %d renames", refused-1)
 			}

@@ -41,7 +41,8 @@ type commitKey struct {
 }
 
 // splitCommit takes partitions that do not exist out of the request and returns their answers, and the order of
-// topics in the request; both are empty when all exist. What stays has both name and id, since the id is stored with the offset.
+// topics in the request; both are empty when all exist. What stays has both name and id, since the id is stored with the
+// offset.
 func splitCommit(img *image.Image, req *kmsg.OffsetCommitRequest) (refused map[commitKey]kmsg.OffsetCommitResponseTopic, order []commitKey) {
 	if resolveCommit(img, req) {
 		return nil, nil

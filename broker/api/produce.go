@@ -76,16 +76,16 @@ func (h *produce) serve(ctx context.Context, r *network.Request) {
 	}
 	switch {
 	case !w.syncs():
-		r.Go(func(ctx context.Context) { h.replyLater(ctx, w, r) })
+		r.Go(func(ctx context.Context) { h.awaitAndReply(ctx, w, r) })
 	case !w.pending[0].part.Syncing():
 		// It takes no longer than waking another goroutine for it.
-		h.replyLater(ctx, w, r)
+		h.awaitAndReply(ctx, w, r)
 	default:
 		h.replySynced(w, r)
 	}
 }
 
-func (h *produce) replyLater(ctx context.Context, w *produceWork, r *network.Request) {
+func (h *produce) awaitAndReply(ctx context.Context, w *produceWork, r *network.Request) {
 	h.wait(ctx, w)
 	h.reply(w, r)
 }
@@ -102,7 +102,7 @@ func (h *produce) replySynced(w *produceWork, r *network.Request) {
 		case failure != nil:
 			h.fail(w, x, failure)
 		case w.req.Acks == -1 && x.part.State().HighWatermark <= x.info.LastOffset:
-			r.Go(func(ctx context.Context) { h.replyLater(ctx, w, r) }) // there are other replicas by now
+			r.Go(func(ctx context.Context) { h.awaitAndReply(ctx, w, r) }) // there are other replicas by now
 			return
 		}
 		h.reply(w, r)

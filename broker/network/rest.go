@@ -46,7 +46,7 @@ func (r *rest) open(epfd int) error {
 	}
 	r.file = os.NewFile(uintptr(outer), "epoll") //nolint:forbidigo // it is no file of anybody's
 	if err := r.file.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("Go's poller does not take an epoll descriptor: %w", err)
+		return fmt.Errorf("no epoll descriptor in the poller of Go: %w", err)
 	}
 	r.raw, err = r.file.SyscallConn()
 	return err

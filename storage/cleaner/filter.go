@@ -159,42 +159,33 @@ func (f *filter) records(b record.Batch, drop bool) (all, tombstones bool, err e
 	return len(f.kept) == read, tombstones, nil
 }
 
-// keepOfGroup moves those records of the group to kept that stay. It looks up together what it must know of them.
+// keepOfGroup moves those records of the group to kept that stay. What only the map knows of them it looks up together.
 func (f *filter) keepOfGroup(b record.Batch) {
+	var superseded [groupKeys]bool
 	f.keys = f.keys[:0]
 	for i := range f.group {
-		if rec := &f.group[i]; f.mustLookUp(rec) {
-			f.keys = append(f.keys, lookup{hash: f.newest.hasher.hash(rec.Key)})
+		rec := &f.group[i]
+		if rec.Key == nil || rec.Offset > f.newest.latest {
+			continue
 		}
+		if f.live.covers(rec.Offset) {
+			if live, certain := f.live.has(rec.Offset); certain {
+				superseded[i] = !live
+				continue
+			}
+		}
+		f.keys = append(f.keys, lookup{hash: f.newest.hasher.hash(rec.Key), record: i})
 	}
 	f.newest.find(f.keys)
-	keys := f.keys
+	for _, k := range f.keys {
+		superseded[k.record] = f.group[k.record].Offset < k.newest
+	}
 	for i := range f.group {
-		rec := &f.group[i]
-		superseded := false
-		switch {
-		case f.mustLookUp(rec):
-			superseded, keys = rec.Offset < keys[0].newest, keys[1:]
-		case f.live.covers(rec.Offset):
-			superseded = f.live.none(rec.Offset, rec.Offset)
-		}
-		if f.stays(b, rec, superseded) {
+		if rec := &f.group[i]; f.stays(b, rec, superseded[i]) {
 			f.kept = append(f.kept, *rec)
 		}
 	}
 	f.group = f.group[:0]
-}
-
-// mustLookUp tells whether only the map knows if there is a newer record of the key.
-func (f *filter) mustLookUp(rec *record.Record) bool {
-	if rec.Key == nil || rec.Offset > f.newest.latest {
-		return false
-	}
-	if f.live.covers(rec.Offset) {
-		_, certain := f.live.has(rec.Offset)
-		return !certain
-	}
-	return true
 }
 
 // order checks the offsets of the records of a batch.

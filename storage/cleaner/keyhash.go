@@ -11,7 +11,8 @@ type keyHash [2]uint64
 
 // hasher makes 128-bit hashes of keys: SipHash-2-4 (Aumasson and Bernstein) with the longer output. Two keys with the same
 // hash would cost a record. With a random key that nobody is shown, whoever chooses the record keys can do no better than
-// chance, which is 2^-128 for two of them: what a hash without a key would give, at a third of the time of SHA-256. Hashes are never stored: those of another process are others.
+// chance, which is 2^-128 for two of them: what a hash without a key would give, at a third of the time of SHA-256. Hashes
+// are never stored: those of another process are others.
 type hasher struct{ k0, k1 uint64 }
 
 func newHasher() hasher {

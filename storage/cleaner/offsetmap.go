@@ -172,6 +172,7 @@ func (m *offsetMap) putHash(h keyHash, offset int64) bool {
 // lookup asks for a key.
 type lookup struct {
 	hash   keyHash
+	record int   // who asks: the place of its record
 	newest int64 // the answer: the newest offset, -1 when there is none
 }
 
