@@ -117,10 +117,7 @@ var memberID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 var base64ID = regexp.MustCompile(`\b[A-Za-z0-9_-]{22}\b`)
 
 func (s *side) text(t string) string {
-	t = strings.NewReplacer(s.node.Addr, "BROKER", s.node.ControllerAddr, "CONTROLLER", s.node.LogDir, "LOGDIR", s.node.Dir, "DIR").Replace(t)
-	for i, addr := range []string{s.node.Addr, s.node.ControllerAddr} {
-		t = strings.ReplaceAll(t, addr[strings.LastIndexByte(addr, ':')+1:], []string{"PORT", "CONTROLLERPORT"}[i])
-	}
+	t = s.node.Anonymous(t)
 	for name, id := range s.members {
 		if id != "" {
 			t = strings.ReplaceAll(t, id, "member "+name)

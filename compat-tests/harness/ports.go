@@ -8,7 +8,8 @@ import (
 )
 
 // Ports returns n free ports of the loopback address. They lie below the range from which systems take the ports of
-// outgoing connections, so that none is taken between this call and the start of a server.
+// outgoing connections, so that none is taken between this call and the start of a server. They are odd: no other number in
+// what a broker says (a default, a size) is then likely to be a port's, see [Node.Anonymous].
 func Ports(tb testing.TB, n int) []int {
 	tb.Helper()
 	ports := make([]int, 0, n)
@@ -19,7 +20,7 @@ func Ports(tb testing.TB, n int) []int {
 		}
 	}()
 	for range 1000 {
-		p := 12000 + rand.IntN(20000)
+		p := 12001 + 2*rand.IntN(10000)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
 		if err != nil {
 			continue

@@ -78,10 +78,7 @@ var usual = []string{
 }
 
 func normalize(n *harness.Node, text string, norm []string) string {
-	text = strings.NewReplacer(n.Addr, "BROKER", n.ControllerAddr, "CONTROLLER", n.LogDir, "LOGDIR", n.Dir, "DIR").Replace(text)
-	for _, port := range []string{n.Addr, n.ControllerAddr} {
-		text = strings.ReplaceAll(text, port[strings.LastIndexByte(port, ':')+1:], "PORT")
-	}
+	text = n.Anonymous(text)
 	for i := 0; i+1 < len(norm); i += 2 {
 		text = regexp.MustCompile(norm[i]).ReplaceAllString(text, norm[i+1])
 	}
