@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -16,9 +17,10 @@ import (
 // goroutines do.
 //
 // The last worker that waits does so at Go's network poller, through a second
-// epoll descriptor: it watches the first one, when it is armed, for one event.
-// Were the first one watched itself, each event would wake that poller's thread
-// as well. The other workers wait for a worker that finds much to do.
+// epoll descriptor: it watches the first one while it is armed. Were the first one
+// watched itself, each event would wake that poller's thread as well, and twice as
+// many system calls would be made for a request. The other workers wait for a
+// worker that finds much to do.
 type rest struct {
 	epfd  int      // of the poller
 	outer int      // watches epfd
@@ -38,7 +40,7 @@ func (r *rest) open(epfd int) error {
 		return err
 	}
 	r.outer = outer
-	if err := unix.EpollCtl(outer, unix.EPOLL_CTL_ADD, epfd, &unix.EpollEvent{Events: unix.EPOLLONESHOT, Fd: int32(epfd)}); err != nil {
+	if err := unix.EpollCtl(outer, unix.EPOLL_CTL_ADD, epfd, &unix.EpollEvent{Fd: int32(epfd)}); err != nil {
 		return err
 	}
 	if err := unix.SetNonblock(outer, true); err != nil { // what Go's poller takes it by
@@ -88,11 +90,13 @@ func (w *worker) takeRest() (n int, err error) {
 func (w *worker) watchOut() (n int, err error) {
 	p := w.poller
 	r := &p.rest
-	armed := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(r.epfd)}
+	// Only the outer descriptor is ever polled, never asked for its events: that does
+	// not count as the one event of EPOLLONESHOT, so we disarm it ourselves.
+	if err := r.arm(unix.EPOLLIN); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.arm(0)) }()
 	rawErr := r.raw.Read(func(uintptr) bool {
-		if err = unix.EpollCtl(r.outer, unix.EPOLL_CTL_MOD, r.epfd, &armed); err != nil {
-			return true
-		}
 		n, err = unix.EpollWait(r.epfd, w.events[:], 0)
 		return n != 0 || err != nil || p.tasks.queued.Load() > 0
 	})
@@ -100,6 +104,11 @@ func (w *worker) watchOut() (n int, err error) {
 		err = rawErr
 	}
 	return n, err
+}
+
+// arm sets which events of the poller's descriptor reach Go's poller.
+func (r *rest) arm(events uint32) error {
+	return unix.EpollCtl(r.outer, unix.EPOLL_CTL_MOD, r.epfd, &unix.EpollEvent{Events: events, Fd: int32(r.epfd)})
 }
 
 // wake has one of those that are asleep go on.
