@@ -16,17 +16,18 @@ const (
 	// maxEvents is how many connections a worker takes at once. What it takes waits
 	// for those before it, so it is little.
 	maxEvents = 8
-	// guardInterval is how long a handler may keep a worker before the others that
-	// wait for that worker are given to another one.
-	guardInterval = 2 * time.Millisecond
 	// yieldInterval is how often a worker lets other goroutines have its processor.
 	// It is less than the 10 ms after which Go's scheduler takes that away from a
 	// goroutine which is always in a system call, and then looks for others like it
 	// every 20 us for a while.
 	yieldInterval = 2 * time.Millisecond
-	// alertTime is how long a worker waits in the system call. It is less than the
-	// 10 ms too.
-	alertTime = 5 * time.Millisecond
+	// alertTime is how long a worker waits in the system call before it looks around.
+	// It is less than the 10 ms too.
+	alertTime = 2 * time.Millisecond
+	// maxAlert is how many workers wait there when less than all are needed: one gets
+	// the events (the system prefers who came last), the other is there for what
+	// comes meanwhile, and is the guard.
+	maxAlert = 2
 )
 
 // poller waits for the sockets of all connections and serves those that have
@@ -37,9 +38,8 @@ const (
 //
 // There are as many workers as processors but one, which is left for what else
 // runs. When little happens they rest (see rest.go). Handlers are expected to
-// return soon. The guard sees to it that one that does not (a slow disk) holds up
-// nobody but its own connection for longer than a few milliseconds: whoever waits
-// for a worker that is stuck gets a new one.
+// return soon. One that does not (a slow disk) holds up nobody but its own
+// connection for longer than a few milliseconds (see guard.go).
 //
 // Sockets are watched edge-triggered: an event is a hint that something came
 // since the last one, for a connection that takes turns (Conn.turn).
@@ -58,9 +58,10 @@ type poller struct {
 	}
 
 	// waiting is the number of workers that wait for events, serving that of those
-	// that are at work.
-	waiting, serving atomic.Int32
-	rest             rest
+	// that are at work. Who goes from one to the other is in both for a moment, who
+	// rests is in neither. alert is the number of those that will soon look around.
+	waiting, serving, alert atomic.Int32
+	rest                    rest
 
 	tasks struct {
 		sync.Mutex
@@ -70,8 +71,7 @@ type poller struct {
 		ended  bool
 	}
 
-	guarded atomic.Bool // the guard's timer runs
-	guard   *time.Timer
+	guard guard
 
 	mu      sync.Mutex
 	workers map[*worker]struct{} // guarded by mu
@@ -80,12 +80,16 @@ type poller struct {
 // worker is a goroutine that serves connections.
 type worker struct {
 	poller *poller
-	// rescuer is one that the guard started; it ends when it is not needed.
+	// rescuer is one that was started for a stuck one; it ends when it is not needed.
 	rescuer bool
 	// serial changes with each connection that is served; it is odd while one is.
 	serial atomic.Uint64
-	// seen is the serial when the guard last looked. Guarded by poller.mu.
+	// seen is the serial when somebody last looked. Guarded by poller.mu.
 	seen uint64
+	// served is what the worker saw when it last looked around, spare that it has
+	// nothing to do and there is another one that is not stuck.
+	served uint64
+	spare  bool
 
 	mu    sync.Mutex
 	ready []*Conn // whose turn this worker has
@@ -110,8 +114,8 @@ func newPoller(log *slog.Logger) (*poller, error) {
 		p.closeAll()
 		return nil, err
 	}
-	p.guard = time.AfterFunc(time.Hour, p.look)
-	p.guard.Stop()
+	p.guard.timer = time.AfterFunc(time.Hour, p.look)
+	p.guard.timer.Stop()
 	for range max(runtime.GOMAXPROCS(0)-1, 1) {
 		p.start(&worker{poller: p})
 	}
@@ -154,7 +158,7 @@ func (p *poller) stop() {
 	if again {
 		return
 	}
-	p.guard.Stop()
+	p.guard.timer.Stop()
 	p.notify(p.stopfd)
 	close(p.rest.over)
 	p.done.Wait()
@@ -210,11 +214,11 @@ func (w *worker) run() {
 	}()
 	for !p.ended.Load() {
 		idle := w.queued() == 0
-		if idle && w.rescuer && p.waiting.Load() > 0 {
+		if idle && w.rescuer && w.mayLeave() {
 			return
 		}
 		ready := w.poll(idle)
-		if ready > 1 || p.waiting.Load() == 0 {
+		if p.alert.Load() == 0 {
 			p.watch()
 		}
 		w.runTasks()
@@ -254,16 +258,18 @@ func (w *worker) await() (n int, err error) {
 	p := w.poller
 	p.waiting.Add(1)
 	p.serving.Add(-1)
+	p.alert.Add(1)
 	if p.tasks.queued.Load() == 0 { // see schedule
 		n, err = unix.EpollWait(p.epfd, w.events[:], int(alertTime/time.Millisecond))
 	}
-	alert := n > 0
-	if n == 0 && err == nil && p.tasks.queued.Load() == 0 {
+	p.alert.Add(-1)
+	came := n > 0
+	if n == 0 && err == nil && p.tasks.queued.Load() == 0 && !w.lookAround() {
 		n, err = w.takeRest()
 	}
 	p.serving.Add(1)
 	p.waiting.Add(-1)
-	if alert && p.waiting.Load() == 0 {
+	if came && p.waiting.Load() == 0 {
 		p.rest.wake() // so that the next event finds a worker
 	}
 	return n, err
@@ -314,8 +320,7 @@ func (w *worker) queued() int {
 	return len(w.ready)
 }
 
-// next takes the first connection; nil when the guard has given them to another
-// worker.
+// next takes the first connection; nil when they have been given to another worker.
 func (w *worker) next() *Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -341,70 +346,4 @@ func (w *worker) yield() {
 		w.yieldedAt = now
 		runtime.Gosched()
 	}
-}
-
-// watch sees to it that the guard looks soon.
-func (p *poller) watch() {
-	if !p.guarded.Load() && p.guarded.CompareAndSwap(false, true) {
-		p.guard.Reset(guardInterval)
-	}
-}
-
-// look is the guard: it finds workers that have been at one connection since the
-// last look.
-func (p *poller) look() {
-	busy := p.rescue()
-	if !busy {
-		p.guarded.Store(false)
-		// One may have begun just before, and saw that we were there.
-		busy = p.anyBusy() && p.guarded.CompareAndSwap(false, true)
-	}
-	if busy && !p.ended.Load() {
-		p.guard.Reset(guardInterval)
-	}
-}
-
-func (p *poller) anyBusy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for w := range p.workers {
-		if w.busy() {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *worker) busy() bool { return w.serial.Load()%2 == 1 || w.queued() > 0 }
-
-// rescue starts workers for what waits for those that are stuck, and tells
-// whether any worker is busy.
-func (p *poller) rescue() (busy bool) {
-	p.mu.Lock()
-	var rescuers []*worker
-	for w := range p.workers {
-		if !w.busy() {
-			continue
-		}
-		busy = true
-		serial := w.serial.Load()
-		stuck := serial == w.seen && serial%2 == 1
-		w.seen = serial
-		if !stuck {
-			continue
-		}
-		w.mu.Lock()
-		waiting := len(w.ready) > 0
-		needed := len(rescuers) == 0 && (p.waiting.Load() == 0 || p.tasks.queued.Load() > 0)
-		if waiting || needed && !p.rest.wake() {
-			rescuers = append(rescuers, &worker{poller: p, rescuer: true, ready: w.ready})
-			w.ready = nil
-		}
-		w.mu.Unlock()
-	}
-	p.mu.Unlock()
-	for _, w := range rescuers {
-		p.start(w)
-	}
-	return busy
 }

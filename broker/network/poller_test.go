@@ -54,21 +54,24 @@ func TestHandlersThatDoNotReturnHoldUpOnlyTheirConnections(t *testing.T) {
 func TestWorkersThatWereNeededMeanwhileLeave(t *testing.T) {
 	g := newGate()
 	s := startServerAs(t, Options{Handler: g}, ListenerOptions{}, true)
+	p := s.pollerOrNil()
+	want := max(runtime.GOMAXPROCS(0)-1, 1)
 	stuck := make([]*testClient, runtime.GOMAXPROCS(0)+3)
 	for i := range stuck {
 		stuck[i] = s.dial(t)
+		stuck[i].send(request(0, []byte("go")))
+		stuck[i].expect(0, []byte("go"))
+		s.awaitIdleConn(t) // what comes before a connection is watched is served by a goroutine of its own
 		stuck[i].send(request(1, []byte("stay")))
 		<-g.entered
 	}
-	p := s.pollerOrNil()
 	if n := p.workerCount(); n < len(stuck) {
-		t.Fatalf("%d workers for %d handlers that do not return", n, len(stuck))
+		t.Errorf("%d workers for %d handlers that do not return", n, len(stuck))
 	}
 	close(g.opened)
 	for _, c := range stuck {
 		c.expect(1, []byte("stay"))
 	}
-	want := max(runtime.GOMAXPROCS(0)-1, 1)
 	for deadline := time.Now().Add(testTimeout); p.workerCount() > want; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d workers are left, want %d", p.workerCount(), want)
@@ -76,6 +79,26 @@ func TestWorkersThatWereNeededMeanwhileLeave(t *testing.T) {
 		for i, c := range stuck {
 			c.send(request(int32(i+2), []byte("go")))
 			c.expect(int32(i+2), []byte("go"))
+		}
+	}
+}
+
+// awaitIdleConn waits until the poller watches a connection that nobody serves.
+func (s *testServer) awaitIdleConn(t *testing.T) {
+	t.Helper()
+	idle := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			if c.watched.Load() && c.turn.Load() == turnFree {
+				return true
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(testTimeout); !idle(); <-time.After(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no connection is idle")
 		}
 	}
 }

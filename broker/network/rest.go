@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rest is where workers are that have had nothing to do for alertTime. A
-// goroutine that waits in a system call keeps a processor of Go's scheduler until
-// that takes it away, which costs more than a request; so they wait as other
-// goroutines do.
+// rest is where workers are while nothing happens, and those that are more than
+// what happens needs. A goroutine that waits in a system call keeps a processor of
+// Go's scheduler until that takes it away, which costs more than a request; so they
+// wait as other goroutines do.
 //
 // The last worker that waits does so at Go's network poller, through a second
 // epoll descriptor: it watches the first one while it is armed. Were the first one
@@ -69,6 +69,8 @@ func (r *rest) close() {
 func (w *worker) takeRest() (n int, err error) {
 	p := w.poller
 	switch last := p.waiting.Add(-1) == 0; {
+	case last && p.serving.Load() > 0:
+		// We look after those.
 	case last && w.rescuer && p.rest.wake():
 		// The other one takes our place.
 	case last:

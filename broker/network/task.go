@@ -104,10 +104,11 @@ func (p *poller) schedule(t *Task) bool {
 	p.tasks.queued.Store(int32(len(p.tasks.queue)))
 	// A worker looks for tasks after it has said that it is not serving, and we look
 	// for one that is serving after the task is there: one of us sees the other.
-	if p.serving.Load() == 0 {
+	switch {
+	case p.serving.Load() == 0:
 		p.rouse()
-	} else {
-		p.watch() // it may be stuck
+	case p.alert.Load() == 0:
+		p.watch() // those who serve may be stuck
 	}
 	return true
 }
