@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Sentinels of topic configs that are numbers.
@@ -278,4 +279,29 @@ var configSetters = map[string]configSetter{
 	"remote.copy.lag.ms":             int64Setter(-1, math.MaxInt64, func(c *LogConfig, v int64) { c.RemoteCopyLagMillis = v }),
 	"local.retention.ms":             int64Setter(-2, math.MaxInt64, func(c *LogConfig, v int64) { c.LocalRetentionMillis = v }),
 	"local.retention.bytes":          int64Setter(-2, math.MaxInt64, func(c *LogConfig, v int64) { c.LocalRetentionBytes = v }),
+}
+
+// sharedConfigs has logs with equal configs share them: the partitions of a topic, and most topics. It knows the
+// configs that it saw last.
+type sharedConfigs struct {
+	mu     sync.Mutex
+	recent [4]*LogConfig
+	next   int
+}
+
+// of returns a config equal to c that is never changed.
+func (s *sharedConfigs) of(c LogConfig) *LogConfig {
+	if s == nil {
+		return &c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.recent {
+		if known != nil && *known == c {
+			return known
+		}
+	}
+	s.recent[s.next] = &c
+	s.next = (s.next + 1) % len(s.recent)
+	return &c
 }

@@ -109,7 +109,7 @@ func TestAnyFailedOperationFailsTheLogAndLosesNothing(t *testing.T) {
 	for nth := int64(1); ; nth++ {
 		var seen atomic.Int64
 		l, mem, failures, told := failingLog(t)
-		c := l.Config()
+		c := *l.Config()
 		c.FileDeleteDelayMillis = 1 << 40
 		l.UpdateConfig(c)
 		failures.Set(vfs.InjectorFunc(func(op vfs.Op) error {

@@ -16,7 +16,7 @@ import (
 // Log is one partition. All methods may be called from any goroutine; those that change the log exclude each
 // other, those that read take no lock.
 type Log struct {
-	opts    LogOptions
+	opts    lastingOptions
 	fs      vfs.FS
 	log     *slog.Logger
 	epochs  *epochCache
@@ -67,13 +67,13 @@ type writer struct {
 func (l *Log) State() *State { return l.state.Load() }
 
 // Topic returns the topic's name.
-func (l *Log) Topic() string { return l.opts.Topic }
+func (l *Log) Topic() string { return l.opts.topic }
 
 // Partition returns the partition's number.
-func (l *Log) Partition() int32 { return l.opts.Partition }
+func (l *Log) Partition() int32 { return l.opts.partition }
 
-// Config returns the configs in force.
-func (l *Log) Config() LogConfig { return *l.config.Load() }
+// Config returns the configs in force, which other logs may share: they must not be changed.
+func (l *Log) Config() *LogConfig { return l.config.Load() }
 
 // Dir returns the partition's directory.
 func (l *Log) Dir() string {
@@ -110,7 +110,10 @@ func (l *Log) SetObserver(observer func(*State)) {
 func (l *Log) UpdateConfig(c LogConfig) {
 	l.mu.Lock()
 	defer l.unlock()
-	l.config.Store(&c)
+	if *l.config.Load() == c {
+		return
+	}
+	l.config.Store(l.opts.configs.of(c))
 	l.w.active.SetOptions(l.segmentOptions())
 	l.w.jitterMillis = rollJitter(c)
 }
@@ -118,7 +121,7 @@ func (l *Log) UpdateConfig(c LogConfig) {
 func (l *Log) segmentOptions() segment.Options {
 	c := l.config.Load()
 	return segment.Options{
-		Files: l.opts.Files, Indexes: l.opts.Indexes,
+		Files: l.opts.files, Indexes: l.opts.indexes,
 		IndexIntervalBytes: c.IndexIntervalBytes, IndexMaxBytes: c.SegmentIndexBytes,
 		MaxBytes: c.SegmentBytes, Preallocate: c.Preallocate,
 		Failed: func(err error) {
@@ -143,9 +146,9 @@ func (l *Log) fail(op string, cause error) error {
 	if isDamage(cause) {
 		return l.markDamaged(op, cause)
 	}
-	f := &StorageError{Op: op, Dir: l.opts.Dir, Cause: cause}
+	f := &StorageError{Op: op, Dir: l.opts.dir, Cause: cause}
 	if l.failure.CompareAndSwap(nil, f) {
-		l.log.Error("Log storage failed", "dir", l.opts.Dir, "operation", op, "error", cause)
+		l.log.Error("Log storage failed", "dir", l.opts.dir, "operation", op, "error", cause)
 	}
 	return l.failure.Load()
 }
@@ -157,8 +160,8 @@ func (l *Log) unlock() {
 }
 
 func (l *Log) report() {
-	if f := l.failure.Load(); f != nil && l.opts.Events.Failed != nil && !l.reported.Swap(true) {
-		l.opts.Events.Failed(l, f)
+	if f := l.failure.Load(); f != nil && l.opts.events.Failed != nil && !l.reported.Swap(true) {
+		l.opts.events.Failed(l, f)
 	}
 }
 
@@ -341,7 +344,7 @@ func (l *Log) ActiveProducers() []producer.State {
 // StartVerification begins the verification of a transaction with its coordinator: the guard goes into
 // AppendOptions afterwards; 0 when none is needed because the transaction is open here or verification is off.
 func (l *Log) StartVerification(o producer.VerificationOptions) (guard uint64, err error) {
-	if !l.opts.VerifyTransactions {
+	if !l.opts.verifyTransactions {
 		return 0, nil
 	}
 	l.mu.Lock()

@@ -82,7 +82,8 @@ type LogOptions struct {
 	Events Events
 	Logger *slog.Logger // nil for none
 
-	space *spaceWatch // of the log directory, set by the Manager; nil for one of its own
+	space   *spaceWatch    // of the log directory, set by the Manager; nil for one of its own
+	configs *sharedConfigs // of the Manager; nil for none
 }
 
 // AppendOptions qualify AppendAsLeader.

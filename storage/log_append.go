@@ -147,7 +147,7 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 
 func (l *Log) producerOptions(o AppendOptions) producer.AppendOptions {
 	p := producer.AppendOptions{
-		TransactionVersion: o.TransactionVersion, RequireVerification: l.opts.VerifyTransactions, Guard: o.Guard,
+		TransactionVersion: o.TransactionVersion, RequireVerification: l.opts.verifyTransactions, Guard: o.Guard,
 	}
 	switch o.Origin {
 	case FromClient:

@@ -12,11 +12,11 @@ import (
 // and closed cleanly, and is: a recovery that the next start would do otherwise could cut the log at the damage. The first
 // damage counts. It may be called with the writer's lock held.
 func (l *Log) markDamaged(op string, cause error) error {
-	f := &StorageError{Op: op, Dir: l.opts.Dir, Cause: cause}
+	f := &StorageError{Op: op, Dir: l.opts.dir, Cause: cause}
 	if l.damage.CompareAndSwap(nil, f) {
-		l.log.Error("Replica is offline: a file of it is damaged", "topic", l.opts.Topic, "partition", l.opts.Partition, "error", f)
-		if l.opts.Events.Damaged != nil {
-			l.opts.Events.Damaged(l, f)
+		l.log.Error("Replica is offline: a file of it is damaged", "topic", l.opts.topic, "partition", l.opts.partition, "error", f)
+		if l.opts.events.Damaged != nil {
+			l.opts.events.Damaged(l, f)
 		}
 	}
 	return l.damage.Load()

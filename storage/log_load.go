@@ -17,6 +17,7 @@ import (
 // loader makes the segments of a log from what is in its directory, by the rules of Kafka's LogLoader.
 type loader struct {
 	l       *Log
+	opts    LogOptions
 	dir     string
 	options segment.Options
 
@@ -49,7 +50,7 @@ func (ld *loader) attempt() error {
 	if err := ld.openSegments(); err != nil {
 		return err
 	}
-	if !ld.l.opts.HadCleanShutdown {
+	if !ld.opts.HadCleanShutdown {
 		if err := ld.recover(); err != nil {
 			return err
 		}
@@ -149,10 +150,10 @@ func (ld *loader) openSegments() error {
 // firstToRecover is the index of the first segment that recovery reads anyway: the one with the recovery point,
 // and the one before it when the point is its end and it may have been sealed just before the crash.
 func (ld *loader) firstToRecover(bases []int64) int {
-	if ld.l.opts.HadCleanShutdown {
+	if ld.opts.HadCleanShutdown {
 		return len(bases)
 	}
-	i, found := slices.BinarySearch(bases, ld.l.opts.RecoveryPoint)
+	i, found := slices.BinarySearch(bases, ld.opts.RecoveryPoint)
 	if !found || !ld.sealedBefore(bases[i]) {
 		i--
 	}
@@ -272,13 +273,13 @@ func (ld *loader) recoverSegment(s *segment.Segment) (segment.Recovered, error) 
 // durable is the offset below which the log was on disk whole: a crash tears only what lies above the recovery point, and
 // a clean stop nothing.
 func (ld *loader) durable() int64 {
-	if ld.l.opts.CutDamage {
+	if ld.opts.CutDamage {
 		return 0
 	}
-	if ld.l.opts.HadCleanShutdown {
+	if ld.opts.HadCleanShutdown {
 		return math.MaxInt64
 	}
-	return ld.l.opts.RecoveryPoint
+	return ld.opts.RecoveryPoint
 }
 
 // nextBase is the base of the segment after one, 0 for the last.
@@ -307,7 +308,7 @@ func (ld *loader) producersAt(base int64) (*producer.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := ld.l.opts.LogStartOffset
+	start := ld.opts.LogStartOffset
 	if err := p.TruncateAndReload(start, base, nowMillis()); err != nil {
 		return nil, err
 	}
@@ -350,13 +351,13 @@ func (ld *loader) snapshotsFor(base int64) ([]string, error) {
 // newProducers makes an empty state; names are those of the directory, nil when they may have changed.
 func (ld *loader) newProducers(names []string) (*producer.Manager, error) {
 	return producer.NewManager(producer.Options{
-		FS: ld.l.fs, Dir: ld.dir, Names: names, ExpirationMillis: ld.l.opts.ProducerExpirationMillis, Logger: ld.l.log,
+		FS: ld.l.fs, Dir: ld.dir, Names: names, ExpirationMillis: ld.opts.ProducerExpirationMillis, Logger: ld.l.log,
 	})
 }
 
 // settle finds the log end and makes sure that there is a segment.
 func (ld *loader) settle() (end int64, err error) {
-	start := ld.l.opts.LogStartOffset
+	start := ld.opts.LogStartOffset
 	if n := len(ld.segments); n > 0 {
 		if end, err = ld.segments[n-1].NextOffset(); err != nil {
 			return 0, err
@@ -385,20 +386,20 @@ func (ld *loader) finish(end int64) error {
 	l, w := ld.l, &ld.l.w
 	w.setSegments(ld.segments)
 	w.logEnd = end
-	w.logStart = max(l.opts.LogStartOffset, ld.segments[0].Base())
-	if l.opts.Config.RemoteStorageEnable {
-		w.logStart = l.opts.LogStartOffset // the records up to the first segment are in tiered storage
+	w.logStart = max(ld.opts.LogStartOffset, ld.segments[0].Base())
+	if ld.opts.Config.RemoteStorageEnable {
+		w.logStart = ld.opts.LogStartOffset // the records up to the first segment are in tiered storage
 	}
 	w.highWatermark = w.logStart
-	w.cleanedTo = l.opts.CleanedTo
+	w.cleanedTo = ld.opts.CleanedTo
 	l.flush.done = end
-	if !l.opts.HadCleanShutdown {
+	if !ld.opts.HadCleanShutdown {
 		// Only a sync raises it: what was read now may still be in the page cache alone.
-		l.flush.done = min(l.opts.RecoveryPoint, end)
+		l.flush.done = min(ld.opts.RecoveryPoint, end)
 	}
 	l.epochs.truncateEnd(end)
-	l.epochs.truncateStart(l.opts.LogStartOffset)
-	if !l.opts.HadCleanShutdown { // or else the next start would find the same
+	l.epochs.truncateStart(ld.opts.LogStartOffset)
+	if !ld.opts.HadCleanShutdown { // or else the next start would find the same
 		if err := l.epochs.flush(); err != nil {
 			return err
 		}
@@ -408,7 +409,7 @@ func (ld *loader) finish(end int64) error {
 		bases[i] = s.Base()
 	}
 	var names []string
-	if l.opts.HadCleanShutdown && len(ld.recovered) == 0 {
+	if ld.opts.HadCleanShutdown && len(ld.recovered) == 0 {
 		names = slices.Collect(maps.Keys(ld.names)) // nothing has been written since they were listed
 	}
 	var err error
@@ -418,7 +419,7 @@ func (ld *loader) finish(end int64) error {
 	if err := w.producers.RemoveStraySnapshots(bases); err != nil {
 		return err
 	}
-	return l.rebuildProducers(l.opts.HadCleanShutdown)
+	return l.rebuildProducers(ld.opts.HadCleanShutdown)
 }
 
 // syncLater makes the rewritten indexes of sealed segments durable in the background; until then the recovery

@@ -38,46 +38,63 @@ func OpenLog(o LogOptions) (*Log, error) {
 	if o.space == nil {
 		o.space = newSpaceWatch(o.Files.FS(), o.Logger, o.Dir)
 	}
-	l := &Log{opts: o, fs: o.Files.FS(), log: o.Logger}
-	l.config.Store(&o.Config)
+	l := &Log{fs: o.Files.FS(), log: o.Logger, opts: lastingOptions{
+		files: o.Files, indexes: o.Indexes, dir: o.Dir, topic: o.Topic, partition: o.Partition, events: o.Events, space: o.space,
+		configs: o.configs, producerExpirationMillis: o.ProducerExpirationMillis, verifyTransactions: o.VerifyTransactions,
+	}}
+	l.config.Store(o.configs.of(o.Config))
 	l.w.dir, l.w.remoteEnd, l.w.following = o.Dir, noRemoteEnd, -1
 	l.w.jitterMillis = rollJitter(o.Config)
 	l.flush.fs, l.flush.dir, l.flush.held = l.fs, o.Dir, noHold
 	l.bg.workers = o.Workers
 	l.flush.lastMillis.Store(nowMillis())
-	if err := l.open(); err != nil {
+	if err := l.open(o); err != nil {
 		return nil, fmt.Errorf("open of %s: %w", o.Dir, err)
 	}
 	return l, nil
 }
 
-func (l *Log) open() error {
+// lastingOptions are those that an open log still needs.
+type lastingOptions struct {
+	files      *vfs.Cache
+	indexes    *segment.IndexCache
+	dir, topic string
+	partition  int32
+	events     Events
+	space      *spaceWatch
+	configs    *sharedConfigs
+
+	producerExpirationMillis int64
+	verifyTransactions       bool
+}
+
+func (l *Log) open(o LogOptions) error {
 	created, err := l.makeDir()
 	if err != nil {
 		return err
 	}
-	l.topicID.fs, l.topicID.path = l.fs, filepath.Join(l.opts.Dir, checkpoint.PartitionMetadataFile)
-	if err := l.topicID.open(l.opts.TopicID); err != nil {
+	l.topicID.fs, l.topicID.path = l.fs, filepath.Join(o.Dir, checkpoint.PartitionMetadataFile)
+	if err := l.topicID.open(o.TopicID); err != nil {
 		return err
 	}
-	if l.epochs, err = loadEpochs(l.fs, l.opts.Dir); err != nil {
+	if l.epochs, err = loadEpochs(l.fs, o.Dir); err != nil {
 		return err
 	}
-	ld := loader{l: l, dir: l.opts.Dir, options: l.segmentOptions()}
+	ld := loader{l: l, opts: o, dir: o.Dir, options: l.segmentOptions()}
 	if err := ld.load(); err != nil {
 		return err
 	}
-	if created || !l.opts.HadCleanShutdown {
+	if created || !o.HadCleanShutdown {
 		// After a crash of the process alone, names that it made may not be durable yet.
 		l.flush.filesChanged()
 		l.flush.parent = true
 	}
 	l.publish()
-	if l.opts.HadCleanShutdown && len(ld.recovered) == 0 && !created && l.flush.dirty == 0 {
+	if o.HadCleanShutdown && len(ld.recovered) == 0 && !created && l.flush.dirty == 0 {
 		l.opened = l.state.Load()
 	}
 	l.epochs.end = func() int64 { return l.state.Load().LogEndOffset }
-	if l.topicID.pending() && !l.opts.TopicIDLater {
+	if l.topicID.pending() && !o.TopicIDLater {
 		l.bg.run(l.writeTopicID)
 	}
 	ld.syncLater()
@@ -96,15 +113,15 @@ func (l *Log) writeTopicID() {
 }
 
 func (l *Log) makeDir() (created bool, err error) {
-	exists, err := vfs.Exists(l.fs, l.opts.Dir)
+	exists, err := vfs.Exists(l.fs, l.opts.dir)
 	if err != nil || exists {
 		return false, err
 	}
-	if err := l.fs.MkdirAll(l.opts.Dir); err != nil {
+	if err := l.fs.MkdirAll(l.opts.dir); err != nil {
 		return false, err
 	}
 	// Kafka has an empty one from the start.
-	f, err := l.fs.Create(filepath.Join(l.opts.Dir, checkpoint.LeaderEpochFile))
+	f, err := l.fs.Create(filepath.Join(l.opts.dir, checkpoint.LeaderEpochFile))
 	if err != nil {
 		return false, err
 	}

@@ -269,7 +269,7 @@ func (o *onlineSplit) loadProducers(at int) error {
 		}
 	}
 	o.producers, err = producer.NewManager(producer.Options{
-		FS: l.fs, Dir: l.Dir(), Names: names, ExpirationMillis: l.opts.ProducerExpirationMillis, Logger: l.log,
+		FS: l.fs, Dir: l.Dir(), Names: names, ExpirationMillis: l.opts.producerExpirationMillis, Logger: l.log,
 	})
 	if err != nil {
 		return err

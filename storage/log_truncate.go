@@ -92,10 +92,10 @@ func (l *Log) truncated(end int64) error {
 }
 
 func (l *Log) lowerRecoveryPoint(offset int64) error {
-	if offset >= l.recoveryPoint() || l.opts.Events.RecoveryPointLowered == nil {
+	if offset >= l.recoveryPoint() || l.opts.events.RecoveryPointLowered == nil {
 		return nil
 	}
-	if err := l.opts.Events.RecoveryPointLowered(l, offset); err != nil {
+	if err := l.opts.events.RecoveryPointLowered(l, offset); err != nil {
 		return l.refuse("write of the recovery point", err)
 	}
 	return nil

@@ -119,6 +119,7 @@ type Manager struct {
 	dirs      []*logDir // in the order of the options; the metadata directory last when it is none of them
 	clusterID string
 	defaults  atomic.Pointer[LogConfig]
+	configs   sharedConfigs
 	cordoned  atomic.Pointer[[]string]
 
 	// mu guards the maps here and logDir.logs. It is never held over file operations, but for changing, which
@@ -263,12 +264,16 @@ func (m *Manager) logOptions(d *logDir, p TopicPartition, name string, c LogConf
 		FS: m.fs, Files: m.files, Indexes: m.indexes,
 		Dir: filepath.Join(d.path, name), Topic: p.Topic, Partition: p.Partition, Config: c,
 		ProducerExpirationMillis: m.o.ProducerExpirationMillis, VerifyTransactions: m.o.VerifyTransactions, Workers: m.workers,
-		Events: Events{
-			Failed:               func(_ *Log, err error) { m.dirFailed(d, err) },
-			Damaged:              func(l *Log, err error) { m.logDamaged(d, l, err) },
-			RecoveryPointLowered: func(l *Log, offset int64) error { return d.lowerRecoveryPoint(p, l, offset) },
-		},
-		Logger: m.log, space: d.space,
+		Events: d.events, Logger: m.log, space: d.space, configs: &m.configs,
+	}
+}
+
+// eventsOf is what the logs of a directory tell.
+func (m *Manager) eventsOf(d *logDir) Events {
+	return Events{
+		Failed:               func(_ *Log, err error) { m.dirFailed(d, err) },
+		Damaged:              func(l *Log, err error) { m.logDamaged(d, l, err) },
+		RecoveryPointLowered: d.lowerRecoveryPoint,
 	}
 }
 

@@ -95,7 +95,7 @@ func (m *Manager) renameAway(p TopicPartition, at placedLog) error {
 	if errors.Is(err, ErrNoSpace) {
 		// Deleting is what makes room: where there is none for the longer name, the directory goes at once.
 		if err = at.log.Delete(); err == nil {
-			m.log.Info("Deleted a log", "partition", p.String(), "path", at.log.opts.Dir)
+			m.log.Info("Deleted a log", "partition", p.String(), "path", at.log.opts.dir)
 			return nil
 		}
 	}

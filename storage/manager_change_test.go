@@ -209,6 +209,28 @@ func TestTopicConfigReachesLoadedAndOpenLogs(t *testing.T) {
 	}
 }
 
+func TestPartitionsShareEqualConfigs(t *testing.T) {
+	m := startManager(t, managerOptions(twoDirs(t), "/d1"))
+	var logs []*Log
+	for p := range int32(3) {
+		logs = append(logs, createLog(t, m, "t", p, [16]byte{}))
+	}
+	other := createLog(t, m, "other", 0, [16]byte{})
+	for i := range int64(10) { // more than are known at a time
+		c := testConfig()
+		c.RetentionMillis = i + 1
+		m.UpdateTopicConfig("t", c)
+		for _, l := range logs {
+			if l.Config() != logs[0].Config() || *l.Config() != c {
+				t.Fatalf("%s-%d has a config of its own, or another one", l.Topic(), l.Partition())
+			}
+		}
+		if *other.Config() != testConfig() {
+			t.Fatal("the config of another topic has changed")
+		}
+	}
+}
+
 func TestDescriptionTellsSizesAndVolumes(t *testing.T) {
 	fsys := twoDirs(t)
 	m := startManager(t, managerOptions(fsys, "/d1", "/d2"))

@@ -96,7 +96,8 @@ type loweredPoint struct {
 
 // lowerRecoveryPoint makes a lower recovery point durable before a log is truncated. The caller holds the log's
 // writer's lock; only State is called on it.
-func (d *logDir) lowerRecoveryPoint(p TopicPartition, l *Log, offset int64) error {
+func (d *logDir) lowerRecoveryPoint(l *Log, offset int64) error {
+	p := TopicPartition{Topic: l.Topic(), Partition: l.Partition()}
 	d.checkpoints.Lock()
 	defer d.checkpoints.Unlock()
 	d.lowered[p] = loweredPoint{offset: offset, generation: l.State().generation}

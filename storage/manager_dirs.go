@@ -36,6 +36,7 @@ type logDir struct {
 	failure atomic.Pointer[error]
 	failing sync.Mutex // held while the directory goes offline
 	space   *spaceWatch
+	events  Events // of the logs
 
 	hadCleanShutdown bool                        // the last stop was clean
 	loadComplete     bool                        // every log has been loaded (and recovered, if need be)
@@ -102,7 +103,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	}
 	m.dirs, m.clusterID = e.dirs, e.clusterID
 	for _, d := range m.dirs {
-		d.unopened = m.unopened
+		d.unopened, d.events = m.unopened, m.eventsOf(d)
 	}
 	if o.Cleaner != nil {
 		m.cleaner = cleaner.NewPool(compacted{m}, *o.Cleaner, m.log)
@@ -183,7 +184,7 @@ func (m *Manager) dirFailed(d *logDir, cause error) {
 // or logged for it.
 func (l *Log) goOffline(cause error) {
 	l.reported.Store(true)
-	l.failure.CompareAndSwap(nil, &StorageError{Op: "operation in the same directory", Dir: l.opts.Dir, Cause: errOffline{cause}})
+	l.failure.CompareAndSwap(nil, &StorageError{Op: "operation in the same directory", Dir: l.opts.dir, Cause: errOffline{cause}})
 }
 
 // fail latches the failure; it tells whether it is the first.

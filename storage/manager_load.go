@@ -274,7 +274,7 @@ func (m *Manager) place(d *logDir, f found, l *Log) error {
 			"the directory that is known to have failed recently", f.partition, filepath.Join(other.dir.path, f.partition.String()), filepath.Join(d.path, f.name))
 	}
 	if own, taken := d.logs[f.partition]; taken {
-		return fmt.Errorf("%s has two directories of %s: %s and %s", d.path, f.partition, own.opts.Dir, f.name)
+		return fmt.Errorf("%s has two directories of %s: %s and %s", d.path, f.partition, own.opts.dir, f.name)
 	}
 	logs[f.partition] = placedLog{log: l, dir: d}
 	d.logs[f.partition] = l

@@ -85,7 +85,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) (string, error) {
 	case "marker":
 		return s.marker(t, d)
 	case "verify":
-		s.l.opts.VerifyTransactions = true
+		s.l.opts.verifyTransactions = true
 		guard, err := s.l.StartVerification(producer.VerificationOptions{
 			ProducerID: arg(t, d, "pid", 1), Epoch: int16(arg(t, d, "epoch", 0)), FirstSequence: int32(arg(t, d, "seq", 0)),
 		})

@@ -78,8 +78,8 @@ func (l *Log) refuse(op string, cause error) error {
 	if !vfs.IsNoSpace(cause) || errors.Is(cause, ErrStorage) {
 		return l.fail(op, cause)
 	}
-	l.opts.space.met(op, l.opts.Dir, cause)
-	return &NoSpaceError{Op: op, Dir: l.opts.Dir, Cause: cause}
+	l.opts.space.met(op, l.opts.dir, cause)
+	return &NoSpaceError{Op: op, Dir: l.opts.dir, Cause: cause}
 }
 
 // refuse sorts out the failure of an operation that has left the directory as it was: an ErrNoSpace, or an ErrStorage, for

@@ -9,7 +9,7 @@ import (
 
 // Config is the config of a partition's topic as appends act on it.
 type Config struct {
-	storage.LogConfig
+	*storage.LogConfig
 	// TargetCodec is what batches are stored with; CodecProducer keeps the producer's choice.
 	TargetCodec record.Codec
 	// Level is the compression level for TargetCodec.
@@ -25,10 +25,10 @@ func (p *Partition) Name() string { return p.name }
 // setConfig makes a new topic config take effect.
 func (p *Partition) setConfig(c storage.LogConfig) {
 	p.log.UpdateConfig(c)
-	p.config.Store(newConfig(c))
+	p.config.Store(newConfig(p.log.Config()))
 }
 
-func newConfig(c storage.LogConfig) *Config {
+func newConfig(c *storage.LogConfig) *Config {
 	out := &Config{LogConfig: c, TargetCodec: record.CodecProducer, Level: record.DefaultLevel}
 	switch c.CompressionType {
 	case "uncompressed":

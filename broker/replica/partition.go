@@ -51,7 +51,7 @@ type Partition struct {
 	role   atomic.Pointer[role]
 	// mu guards changes of the role and of followers; appends and reads do not take it.
 	mu        sync.Mutex
-	followers map[int32]*follower
+	followers map[int32]*follower // nil before the first
 }
 
 // follower is how far another replica has fetched.
@@ -65,7 +65,7 @@ type follower struct {
 func newPartition(self int32, log *storage.Log) *Partition {
 	p := &Partition{
 		topic: log.Topic(), index: log.Partition(), name: partitionName(log.Topic(), log.Partition()),
-		self: self, log: log, followers: map[int32]*follower{},
+		self: self, log: log,
 	}
 	p.config.Store(newConfig(log.Config()))
 	p.role.Store(&role{Assignment: Assignment{Leader: -1, LeaderEpoch: -1, PartitionEpoch: -1}})
@@ -140,6 +140,9 @@ func (p *Partition) trackFollowers(replicas []int32) {
 	}
 	for _, id := range replicas {
 		if id != p.self && p.followers[id] == nil {
+			if p.followers == nil {
+				p.followers = map[int32]*follower{}
+			}
 			p.followers[id] = &follower{logEndOffset: -1, logStartOffset: -1}
 		}
 	}

@@ -263,8 +263,7 @@ func (m *Manager) Update(a *Append) {
 		if p.current != nil {
 			p.current.merge(&p.next)
 		} else {
-			fresh := p.next
-			m.producers[fresh.ProducerID] = &fresh
+			m.put(p.next)
 		}
 		for _, first := range p.started {
 			m.ongoing.put(openTxn{producerID: p.next.ProducerID, firstOffset: first})

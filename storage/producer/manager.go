@@ -32,11 +32,11 @@ type Manager struct {
 	log              *slog.Logger
 	expirationMillis int64
 
-	producers    map[int64]*State
+	producers    map[int64]*State // nil before the first: most partitions have none, and there are many
 	ongoing      txnList
 	unreplicated txnList
 
-	verifications map[int64]*verification
+	verifications map[int64]*verification // nil before the first
 	lastGuard     uint64
 
 	snapshots  []int64 // offsets of the snapshot files, ascending
@@ -52,7 +52,7 @@ type Manager struct {
 func NewManager(o Options) (*Manager, error) {
 	m := &Manager{
 		fs: o.FS, dir: o.Dir, log: o.Logger, expirationMillis: o.ExpirationMillis,
-		producers: map[int64]*State{}, verifications: map[int64]*verification{}, begun: -1,
+		begun: -1,
 	}
 	if m.expirationMillis == 0 {
 		m.expirationMillis = DefaultExpirationMillis
@@ -190,8 +190,15 @@ func (m *Manager) loadNewest(logStart, nowMillis int64) error {
 	return nil
 }
 
-func (m *Manager) load(s State) {
+func (m *Manager) put(s State) {
+	if m.producers == nil {
+		m.producers = map[int64]*State{}
+	}
 	m.producers[s.ProducerID] = &s
+}
+
+func (m *Manager) load(s State) {
+	m.put(s)
 	if s.HasOpenTxn() {
 		m.ongoing.put(openTxn{producerID: s.ProducerID, firstOffset: s.CurrentTxnFirstOffset})
 	}

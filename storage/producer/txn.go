@@ -148,6 +148,9 @@ func (m *Manager) StartVerification(o VerificationOptions) (guard uint64, err er
 			guard: m.lastGuard, startedMillis: o.NowMillis,
 			lowestSequence: o.FirstSequence, epoch: o.Epoch, supportsEpochBump: o.SupportsEpochBump,
 		}
+		if m.verifications == nil {
+			m.verifications = map[int64]*verification{}
+		}
 		m.verifications[o.ProducerID] = v
 	}
 	// The lowest sequence seen must be the first one written, or a later batch in flight would overtake it and
