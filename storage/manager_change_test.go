@@ -129,6 +129,40 @@ func TestRemovalIsTakenUpAfterARestart(t *testing.T) {
 	})
 }
 
+func TestCheckpointsAreWrittenWhenTheyDifferFromTheFile(t *testing.T) {
+	fsys := twoDirs(t)
+	m := startManager(t, managerOptions(fsys, "/d1"))
+	l := createLog(t, m, "t", 0, [16]byte{})
+	createLog(t, m, "u", 0, [16]byte{})
+	appendBatch(t, l, 9, 1)
+	for _, step := range []struct {
+		does   string
+		do     func()
+		writes bool
+		want   string
+	}{
+		{"at first", func() {}, true, "map[t-0:0 u-0:0]"},
+		{"nothing happens", func() {}, false, "map[t-0:0 u-0:0]"},
+		{"the high watermark moves", func() { _, _ = l.UpdateHighWatermark(9) }, true, "map[t-0:9 u-0:0]"},
+		{"nothing happens again", func() {}, false, "map[t-0:9 u-0:0]"},
+		{"a log comes", func() { createLog(t, m, "v", 0, [16]byte{}) }, true, "map[t-0:9 u-0:0 v-0:0]"},
+		{"a log goes and another comes", func() {
+			must(t, m.DeleteLogs([]TopicPartition{{Topic: "u"}}))
+			createLog(t, m, "w", 0, [16]byte{})
+		}, true, "map[t-0:9 v-0:0 w-0:0]"},
+	} {
+		step.do()
+		d := m.dirs[0]
+		d.checkpoints.Lock()
+		writes := !d.isWritten(highWatermarksIn)
+		d.checkpoints.Unlock()
+		must(t, m.checkpoint(d, highWatermarksIn))
+		if got := offsetsOf(t, fsys, "/d1/"+checkpoint.HighWatermarkFile); writes != step.writes || got != step.want {
+			t.Errorf("%s: written is %v, the file has %s, want %v and %s", step.does, writes, got, step.writes, step.want)
+		}
+	}
+}
+
 // TestRecreatedLogDoesNotInheritOffsets: a log that begins at 0 under the name of one whose log start offset was 5
 // must not lose its records when it is recovered.
 func TestRecreatedLogDoesNotInheritOffsets(t *testing.T) {

@@ -7,10 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -120,6 +117,7 @@ func start(parent context.Context, file string, f startFlags) error {
 	}
 	log.Info("serving", "after", time.Since(began).Round(time.Millisecond).String())
 	tuning.Reset(settleDelay)
+	go giveBackWhenQuiet(ctx)
 	select {
 	case <-ctx.Done():
 	case err = <-b.Failed():
@@ -172,52 +170,3 @@ func (l lineLogger) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-// ballastBytes are counted as live by the collector and never touched, so that they take address space and no memory. A
-// broker's heap is a few megabytes: without them the collector would run for every megabyte of garbage, dozens of times
-// a second under load.
-const ballastBytes = 32 << 20
-
-var ballast []byte //nolint:unused // holding it is its use
-
-// startGCPercent lets the heap of a start grow to a few megabytes before the first collection: most starts are over by
-// then.
-const startGCPercent = 400
-
-// longStart is from when on a start is treated as the long run: it recovers logs, or waits for other nodes.
-const longStart = time.Second
-
-// settleDelay is when the runtime is tuned for the long run: the first clients, who have waited for the start, come
-// before the two collections that it takes.
-const settleDelay = 300 * time.Millisecond
-
-// tunesItself says that the operator has left the collector to us.
-func tunesItself() bool { return os.Getenv("GOGC") == "" }
-
-// tuneStart tunes the runtime for a start. The timer, which fires when the start takes long, tunes it for the long run.
-func tuneStart() *time.Timer {
-	if os.Getenv("GOMAXPROCS") == "" {
-		// The network's workers wait in system calls, in which each keeps a processor of the scheduler for a while. With
-		// one more than the machine has, what else runs always finds one.
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	}
-	if tunesItself() {
-		debug.SetGCPercent(startGCPercent)
-	}
-	return time.AfterFunc(longStart, tuneRuntime)
-}
-
-// tuneRuntime makes the heap small rather than the collector idle, unless the operator said otherwise: a broker
-// allocates little per request, and its memory is the page cache's to use. What only the start needed is given back. A
-// long start is tuned for twice: while it lasts, and when it is over.
-func tuneRuntime() {
-	if tunesItself() {
-		tuneCollector()
-	}
-	debug.FreeOSMemory()
-}
-
-var tuneCollector = sync.OnceFunc(func() {
-	debug.SetGCPercent(50)
-	ballast = make([]byte, ballastBytes)
-})
