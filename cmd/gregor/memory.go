@@ -60,7 +60,7 @@ var tuneCollector = sync.OnceFunc(func() {
 })
 
 // memoryInterval is how often the broker looks whether it is quiet.
-const memoryInterval = 3 * time.Second
+const memoryInterval = 2 * time.Second
 
 // A broker is quiet that allocates less than quietBytes between two looks; it then gives back what it does not need if
 // that is more than spareBytes, which is worth a collection.
