@@ -289,14 +289,16 @@ func checkProducers(l *Log, batches []byte) error {
 // TestCrashAtAnyOperationLeavesASyncedPrefix cuts the power before every operation of random workloads, with
 // several choices of what the disk keeps. GREGOR_CRASH_WORKLOADS raises the number of workloads.
 func TestCrashAtAnyOperationLeavesASyncedPrefix(t *testing.T) {
-	crashEverywhere(t, func(uint64) *fillingDisk { return nil })
+	crashEverywhere(t, nil, func(uint64) *fillingDisk { return nil })
 }
 
 // TestCrashBesideAFullDiskLeavesASyncedPrefix is the same on a disk that is full at times. Appends that it refuses must
 // leave nothing, in memory and, whatever a crash keeps, on disk.
 func TestCrashBesideAFullDiskLeavesASyncedPrefix(t *testing.T) {
 	var refused atomic.Int64
-	crashEverywhere(t, func(seed uint64) *fillingDisk {
+	// In these the recovery point was held back when the log was truncated, to above that point but below the one on disk.
+	truncatedWhileHeld := []uint64{486, 568}
+	crashEverywhere(t, truncatedWhileHeld, func(seed uint64) *fillingDisk {
 		return &fillingDisk{dice: rand.New(rand.NewPCG(seed, 2)), refused: &refused}
 	})
 	if refused.Load() < 15 {
@@ -304,9 +306,10 @@ func TestCrashBesideAFullDiskLeavesASyncedPrefix(t *testing.T) {
 	}
 }
 
-func crashEverywhere(t *testing.T, diskOf func(seed uint64) *fillingDisk) {
+// crashEverywhere plays the first workloads, and those of seeds with which something was once wrong.
+func crashEverywhere(t *testing.T, seeds []uint64, diskOf func(seed uint64) *fillingDisk) {
 	t.Helper()
-	workloads := 3
+	workloads := 12
 	if text := os.Getenv("GREGOR_CRASH_WORKLOADS"); text != "" {
 		n, err := strconv.Atoi(text)
 		must(t, err)
@@ -314,6 +317,9 @@ func crashEverywhere(t *testing.T, diskOf func(seed uint64) *fillingDisk) {
 	}
 	total := 0
 	for seed := range uint64(workloads) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			var mu sync.Mutex
 			failed := false

@@ -91,8 +91,10 @@ func (l *Log) truncated(end int64) error {
 	return nil
 }
 
+// lowerRecoveryPoint tells the owner of a lower recovery point. What counts is how far the log was ever synced: the recovery
+// point may be held back now (a roll that finds no space), and the owner has written a higher one before.
 func (l *Log) lowerRecoveryPoint(offset int64) error {
-	if offset >= l.recoveryPoint() || l.opts.events.RecoveryPointLowered == nil {
+	if offset >= l.flush.flushed() || l.opts.events.RecoveryPointLowered == nil {
 		return nil
 	}
 	if err := l.opts.events.RecoveryPointLowered(l, offset); err != nil {
