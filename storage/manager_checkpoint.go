@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"iter"
 	"maps"
 
 	"gregor/storage/checkpoint"
@@ -53,8 +54,29 @@ func (m *Manager) checkpoint(d *logDir, what offsetsIn) error {
 	return err
 }
 
-// isWritten tells that a checkpoint on disk says what collect would; false if that is not certain. It is what most
-// looks at a quiet broker come to, so nothing is allocated. With checkpoints held.
+// offsets are what a checkpoint must say: the offset of each log of the directory, and of replicas that could not be opened
+// what it said before. Without a recovery point the next start would read those from the beginning and cut them at their
+// damage. With checkpoints and placing held.
+func (d *logDir) offsets(what offsetsIn) iter.Seq2[TopicPartition, int64] {
+	return func(yield func(TopicPartition, int64) bool) {
+		for p, l := range d.logs {
+			if offset, ok := what.of(d, p, l.State()); ok && !yield(p, offset) {
+				return
+			}
+		}
+		for p, u := range d.unopened {
+			if u.dir != d {
+				continue
+			}
+			if offset, ok := d.written[what.file][p]; ok && !yield(p, offset) {
+				return
+			}
+		}
+	}
+}
+
+// isWritten tells that a checkpoint on disk says what it must; false if that is not certain. It is what most looks at a
+// quiet broker come to, so nothing is allocated. With checkpoints held.
 func (d *logDir) isWritten(what offsetsIn) bool {
 	written := d.written[what.file]
 	if written == nil || d.err() != nil {
@@ -62,15 +84,8 @@ func (d *logDir) isWritten(what offsetsIn) bool {
 	}
 	d.placing.RLock()
 	defer d.placing.RUnlock()
-	if len(d.unopened) > 0 {
-		return false
-	}
 	n := 0
-	for p, l := range d.logs {
-		offset, ok := what.of(d, p, l.State())
-		if !ok {
-			continue
-		}
+	for p, offset := range d.offsets(what) {
 		if old, there := written[p]; !there || old != offset {
 			return false
 		}
@@ -79,18 +94,13 @@ func (d *logDir) isWritten(what offsetsIn) bool {
 	return n == len(written)
 }
 
-// collect asks each log of the directory for its offset.
+// collect makes what a checkpoint must say. With checkpoints held.
 func (d *logDir) collect(what offsetsIn) map[TopicPartition]int64 {
 	d.placing.RLock()
 	defer d.placing.RUnlock()
-	offsets := make(map[TopicPartition]int64, len(d.logs))
-	for p, l := range d.logs {
-		if offset, ok := what.of(d, p, l.State()); ok {
-			offsets[p] = offset
-		}
-	}
-	d.keepUnopened(what.file, offsets)
-	return offsets
+	collected := make(map[TopicPartition]int64, len(d.logs))
+	maps.Insert(collected, d.offsets(what))
+	return collected
 }
 
 // write writes a checkpoint that differs from what is on disk. With checkpoints held.

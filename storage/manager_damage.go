@@ -92,16 +92,3 @@ func (m *Manager) deleteUnopened(p TopicPartition, u unopened) error {
 	m.removeLater(path, nil)
 	return nil
 }
-
-// keepUnopened takes over what a checkpoint says of replicas that could not be opened: without a recovery point the next
-// start would read them from the beginning and cut them at their damage. With checkpoints and placing held.
-func (d *logDir) keepUnopened(file string, into map[TopicPartition]int64) {
-	for p, u := range d.unopened {
-		if u.dir != d {
-			continue
-		}
-		if offset, ok := d.written[file][p]; ok {
-			into[p] = offset
-		}
-	}
-}

@@ -86,7 +86,7 @@ func TestWorkersThatWereNeededMeanwhileLeave(t *testing.T) {
 // awaitIdleConn waits until the poller watches a connection that nobody serves.
 func (s *testServer) awaitIdleConn(t *testing.T) {
 	t.Helper()
-	idle := func() bool {
+	eventually(t, "an idle connection", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for c := range s.conns {
@@ -95,12 +95,7 @@ func (s *testServer) awaitIdleConn(t *testing.T) {
 			}
 		}
 		return false
-	}
-	for deadline := time.Now().Add(testTimeout); !idle(); <-time.After(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no connection is idle")
-		}
-	}
+	})
 }
 
 func (p *poller) workerCount() int {
