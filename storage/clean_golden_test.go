@@ -37,7 +37,7 @@ func (o oneLog) IsCurrent(cleaner.Log) bool { return true }
 // cleanableLog makes what the cleaner needs of a Manager for a log that is opened without one.
 func cleanableLog(fsys vfs.FS, l *Log) cleanable {
 	m := &Manager{fs: fsys}
-	p := TopicPartition{Topic: l.Topic(), Partition: l.Partition()}
+	p := l.topicPartition()
 	return cleanable{m: m, l: l, d: &logDir{
 		fs: fsys, path: path.Dir(l.Dir()), logs: map[TopicPartition]*Log{p: l}, placing: new(sync.RWMutex),
 		written: map[string]map[TopicPartition]int64{}, lowered: map[TopicPartition]loweredPoint{},

@@ -72,6 +72,10 @@ func (l *Log) Topic() string { return l.opts.topic }
 // Partition returns the partition's number.
 func (l *Log) Partition() int32 { return l.opts.partition }
 
+func (l *Log) topicPartition() TopicPartition {
+	return TopicPartition{Topic: l.opts.topic, Partition: l.opts.partition}
+}
+
 // Config returns the configs in force, which other logs may share: they must not be changed.
 func (l *Log) Config() *LogConfig { return l.config.Load() }
 

@@ -137,12 +137,8 @@ type cleanable struct {
 
 var _ cleaner.Log = cleanable{}
 
-func (c cleanable) partition() TopicPartition {
-	return TopicPartition{Topic: c.l.Topic(), Partition: c.l.Partition()}
-}
-
 // Name implements cleaner.Log.
-func (c cleanable) Name() string { return c.partition().String() }
+func (c cleanable) Name() string { return c.l.topicPartition().String() }
 
 // Dir implements cleaner.Log.
 func (c cleanable) Dir() string { return c.d.path }

@@ -321,7 +321,7 @@ func (m *Manager) Describe() []DirDescription {
 }
 
 func compareLogs(a, b *Log) int {
-	return TopicPartition{Topic: a.Topic(), Partition: a.Partition()}.Compare(TopicPartition{Topic: b.Topic(), Partition: b.Partition()})
+	return a.topicPartition().Compare(b.topicPartition())
 }
 
 // isReservedDirID tells ids that mean "unassigned", "lost" or "migrating" instead of a directory (KIP-858).

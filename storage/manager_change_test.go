@@ -204,7 +204,7 @@ func TestRecreatedLogDoesNotInheritOffsets(t *testing.T) {
 func pointsOf(logs ...*Log) string {
 	points := map[TopicPartition]int64{}
 	for _, l := range logs {
-		points[TopicPartition{Topic: l.Topic(), Partition: l.Partition()}] = l.State().RecoveryPoint
+		points[l.topicPartition()] = l.State().RecoveryPoint
 	}
 	return fmt.Sprint(points)
 }

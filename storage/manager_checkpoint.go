@@ -136,7 +136,7 @@ type loweredPoint struct {
 // lowerRecoveryPoint makes a lower recovery point durable before a log is truncated. The caller holds the log's
 // writer's lock; only State is called on it.
 func (d *logDir) lowerRecoveryPoint(l *Log, offset int64) error {
-	p := TopicPartition{Topic: l.Topic(), Partition: l.Partition()}
+	p := l.topicPartition()
 	d.checkpoints.Lock()
 	defer d.checkpoints.Unlock()
 	d.lowered[p] = loweredPoint{offset: offset, generation: l.State().generation}

@@ -33,7 +33,7 @@ func (c compacted) IsCurrent(l cleaner.Log) bool {
 	f := l.(cleanable)
 	c.m.mu.RLock()
 	defer c.m.mu.RUnlock()
-	return c.m.current[f.partition()].log == f.l
+	return c.m.current[f.l.topicPartition()].log == f.l
 }
 
 // stopCleaning waits until the cleaner has left the files of a log that is no longer current.
@@ -48,7 +48,7 @@ func (m *Manager) isBeingCleaned(l *Log) bool {
 		return false
 	}
 	m.mu.RLock()
-	at := m.current[TopicPartition{Topic: l.Topic(), Partition: l.Partition()}]
+	at := m.current[l.topicPartition()]
 	m.mu.RUnlock()
 	return at.log == l && m.cleaner.IsBusy(cleanable{m: m, l: l, d: at.dir})
 }
