@@ -10,8 +10,9 @@ var (
 	ErrCorrupt = errors.New("corrupt log data")
 	// ErrRangeGone is what a Range answers after a truncation below its end.
 	ErrRangeGone = errors.New("segment range was truncated")
-	// ErrNoSendfile says that a Range has no descriptor to send from; read it instead.
-	ErrNoSendfile = errors.New("no descriptor for sendfile")
+	// ErrNoSendfile says that a Range has no descriptor to send from; read it instead. It is an errors.ErrUnsupported, which
+	// is what the network asks for.
+	ErrNoSendfile = fmt.Errorf("no descriptor for sendfile: %w", errors.ErrUnsupported)
 	// ErrOffsetOverflow says that an offset is more than 2^31-1 above the segment's base, or below it.
 	ErrOffsetOverflow = errors.New("offset out of the segment's range")
 )
