@@ -59,6 +59,11 @@ type Conn struct {
 	turn    atomic.Int32
 	// blocking is what a request left to be run; of the reading side.
 	blocking blockingCall
+	// worker is the one that has the turn, nil if it is a goroutine of its own;
+	// gathered is set when the request in Serve was left to the end of its round.
+	// Both of the reading side.
+	worker   *worker
+	gathered bool
 	// header is that of the request before, whose client id is used again; of the
 	// reading side.
 	header protocol.RequestHeader

@@ -43,11 +43,16 @@ type sight struct {
 	// last time; busy tells whether any is at work.
 	workers, stuck int
 	busy           bool
-	// left is what waited for those that are stuck. Whoever looked has to see to it.
-	left []*Conn
+	// left and gathered are what waited for those that are stuck. Whoever looked has to
+	// see to it.
+	left     []*Conn
+	gathered []gathered
 	// served changes whenever a worker does something.
 	served uint64
 }
+
+// waits tells whether something waited for a worker that is stuck.
+func (s *sight) waits() bool { return len(s.left)+len(s.gathered) > 0 }
 
 // inspect looks at all workers.
 func (p *poller) inspect() (s sight) {
@@ -68,8 +73,8 @@ func (p *poller) inspect() (s sight) {
 		}
 		s.stuck++
 		w.mu.Lock()
-		s.left = append(s.left, w.ready...)
-		w.ready = nil
+		s.left, s.gathered = append(s.left, w.ready...), append(s.gathered, w.gathered...)
+		w.ready, w.gathered = nil, nil
 		w.mu.Unlock()
 	}
 	return s
@@ -93,8 +98,8 @@ func (p *poller) anyBusy() bool {
 func (p *poller) rescue() (busy bool) {
 	s := p.inspect()
 	needed := s.stuck > 0 && (p.waiting.Load() == 0 || p.tasks.queued.Load() > 0)
-	if len(s.left) > 0 || needed && !p.rest.wake() {
-		p.start(&worker{poller: p, rescuer: true, ready: s.left})
+	if s.waits() || needed && !p.rest.wake() {
+		p.start(&worker{poller: p, rescuer: true, ready: s.left, gathered: s.gathered})
 	}
 	return s.busy
 }
@@ -104,9 +109,9 @@ func (p *poller) rescue() (busy bool) {
 func (w *worker) lookAround() bool {
 	p := w.poller
 	s := p.inspect()
-	if len(s.left) > 0 {
+	if s.waits() {
 		w.mu.Lock()
-		w.ready = append(w.ready, s.left...)
+		w.ready, w.gathered = append(w.ready, s.left...), append(w.gathered, s.gathered...)
 		w.mu.Unlock()
 		return true
 	}

@@ -13,9 +13,12 @@ import (
 
 // The poller's bounds.
 const (
-	// maxEvents is how many connections a worker takes at once. What it takes waits
-	// for those before it, so it is little.
-	maxEvents = 8
+	// minEvents is how many connections a worker takes at once. What it takes waits
+	// for those before it, so it is little. As long as it always gets so many, there
+	// is more than the workers can do, and it takes twice as many, up to maxEvents,
+	// to serve together what can be (see gather.go).
+	minEvents = 8
+	maxEvents = 64
 	// yieldInterval is how often a worker lets other goroutines have its processor.
 	// It is less than the 10 ms after which Go's scheduler takes that away from a
 	// goroutine which is always in a system call, and then looks for others like it
@@ -91,10 +94,23 @@ type worker struct {
 	served uint64
 	spare  bool
 
-	mu    sync.Mutex
-	ready []*Conn // whose turn this worker has
+	mu sync.Mutex
+	// ready are the connections whose turn this worker has and that it has to look
+	// at, gathered what they left to the end of the round. Guarded by mu, because who
+	// finds the worker stuck takes them.
+	ready    []*Conn
+	gathered []gathered
+
+	// leaving is what the connection that is served has left.
+	leaving gathered
+	// round is how many connections were ready when this round began.
+	round int
+	// together is what is served together, items what the handlers call it.
+	together []gathered
+	items    []any
 
 	events    [maxEvents]unix.EpollEvent
+	take      int // how many events at once, from minEvents to maxEvents
 	yieldedAt time.Time
 }
 
@@ -217,12 +233,12 @@ func (w *worker) run() {
 		if idle && w.rescuer && w.mayLeave() {
 			return
 		}
-		ready := w.poll(idle)
+		w.round = w.poll(idle)
 		if p.alert.Load() == 0 {
 			p.watch()
 		}
 		w.runTasks()
-		for range ready {
+		for range w.round {
 			c := w.next()
 			if c == nil {
 				break
@@ -232,6 +248,7 @@ func (w *worker) run() {
 			w.serial.Add(1)
 			w.runTasks()
 		}
+		w.serveGathered()
 		w.yield()
 	}
 }
@@ -244,7 +261,7 @@ func (w *worker) poll(idle bool) int {
 	if idle {
 		n, err = w.await()
 	} else {
-		n, err = unix.EpollWait(w.poller.epfd, w.events[:], 0)
+		n, err = w.wait(0)
 	}
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		w.poller.log.Error("cannot wait for the network", slog.Any("error", err))
@@ -260,7 +277,7 @@ func (w *worker) await() (n int, err error) {
 	p.serving.Add(-1)
 	p.alert.Add(1)
 	if p.tasks.queued.Load() == 0 { // see schedule
-		n, err = unix.EpollWait(p.epfd, w.events[:], int(alertTime/time.Millisecond))
+		n, err = w.wait(alertTime)
 	}
 	p.alert.Add(-1)
 	came := n > 0
@@ -271,6 +288,19 @@ func (w *worker) await() (n int, err error) {
 	p.waiting.Add(-1)
 	if came && p.waiting.Load() == 0 {
 		p.rest.wake() // so that the next event finds a worker
+	}
+	return n, err
+}
+
+// wait is the system call.
+func (w *worker) wait(atMost time.Duration) (n int, err error) {
+	w.take = max(w.take, minEvents)
+	n, err = unix.EpollWait(w.poller.epfd, w.events[:w.take], int(atMost/time.Millisecond))
+	switch {
+	case n == w.take:
+		w.take = min(2*w.take, maxEvents)
+	case n <= w.take/2:
+		w.take /= 2
 	}
 	return n, err
 }
@@ -314,10 +344,11 @@ func (s *socket) happened(events uint32) bool {
 	return false
 }
 
+// queued is how much the worker has to look at or to serve.
 func (w *worker) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.ready)
+	return len(w.ready) + len(w.gathered)
 }
 
 // next takes the first connection; nil when they have been given to another worker.

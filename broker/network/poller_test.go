@@ -107,25 +107,25 @@ func (p *poller) workerCount() int {
 func TestWhoWaitsForAStuckWorkerGetsAnother(t *testing.T) {
 	g := newGate()
 	s := startServer(t, Options{Handler: g}, ListenerOptions{})
-	clients := make([]*testClient, 4*maxEvents)
+	clients := make([]*testClient, 4*minEvents)
 	for i := range clients {
 		clients[i] = s.dial(t)
 	}
 	// All at once, so that some are taken together with one that stays.
 	for i, c := range clients {
-		if i%maxEvents == 0 {
+		if i%minEvents == 0 {
 			c.send(request(1, []byte("stay")))
 		} else {
 			c.send(request(1, []byte("go")))
 		}
 	}
 	for i, c := range clients {
-		if i%maxEvents != 0 {
+		if i%minEvents != 0 {
 			c.expect(1, []byte("go"))
 		}
 	}
 	close(g.opened)
-	for i := 0; i < len(clients); i += maxEvents {
+	for i := 0; i < len(clients); i += minEvents {
 		clients[i].expect(1, []byte("stay"))
 	}
 }

@@ -13,7 +13,8 @@ import (
 // some milliseconds, then they get another one. It must see to it that r.Reply or
 // r.Fail is called exactly once, from any goroutine. A request that has to wait
 // parks a task (r.NewTask) or a goroutine (r.Go) and Serve returns; so it does with
-// r.Block, which has the connection's next request wait too.
+// r.Block, which has the connection's next request wait too. One that costs less
+// together with others is left to the end of the round with r.Gather.
 //
 // A panic in Serve closes the connection, is counted and logged. An ApiVersions
 // request of an unknown version is served too (r.Header.UnsupportedApiVersions):

@@ -114,6 +114,8 @@ const (
 	more
 	// blocked: something has to be waited for before more is read.
 	blocked
+	// left: a request waits for the end of the worker's round, which goes on with it.
+	left
 	// ended: the connection is over.
 	ended
 )
@@ -121,6 +123,7 @@ const (
 // advance serves what is there for the one who has the turn: a worker, or, if w is
 // nil, a goroutine of its own, which may wait.
 func (c *Conn) advance(w *worker) {
+	c.worker = w
 	for {
 		result, err := c.step()
 		switch result {
@@ -128,6 +131,9 @@ func (c *Conn) advance(w *worker) {
 			if c.giveTurn() {
 				return
 			}
+		case left:
+			w.leave()
+			return
 		case more:
 			if w != nil {
 				w.requeue(c)
@@ -244,6 +250,9 @@ func (c *Conn) step() (result outcome, err error) {
 			return ended, err
 		}
 		switch {
+		case c.gathered:
+			c.gathered = false
+			return left, nil
 		case c.blocking.run != nil:
 			return blocked, nil
 		case !cork && (!c.in.drained || c.in.hasFrame()):
