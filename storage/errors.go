@@ -35,6 +35,8 @@ var (
 	ErrInconsistentTopicID = errors.New("inconsistent topic id")
 	// ErrOldLeaderEpoch says that a leader appends in an epoch that is over: the log has begun a newer one.
 	ErrOldLeaderEpoch = errors.New("leader epoch is over")
+	// ErrJoinedRetry says that one of several batches that were to share a write is a producer's retry.
+	ErrJoinedRetry = errors.New("a retry among joined batches")
 	// ErrEmptyAppend says that an append holds no batch.
 	ErrEmptyAppend = errors.New("append without a batch")
 )

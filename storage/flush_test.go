@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -306,5 +307,44 @@ func TestAppendInAnEpochThatIsOverIsRefused(t *testing.T) {
 	}
 	if got := l.EpochEntries(); len(got) != 2 || got[1].Epoch != 5 || l.State().LogEndOffset != 1 {
 		t.Errorf("epochs %v, log end %d", got, l.State().LogEndOffset)
+	}
+}
+
+func TestJoinedBatchesAreAppendedAsIfOneByOneOrNotAtAll(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	o.Config.FlushMessages = 3
+	l := openLog(t, o)
+	producer := func(id int64, sequence int32) record.BuilderOptions {
+		return record.BuilderOptions{HasProducer: true, ProducerID: id, BaseSequence: sequence}
+	}
+	joined := AppendOptions{Origin: FromClient, SyncLater: true, AloneInSync: true, Joined: true}
+	batches := []record.Batch{batchOf(1, 10, producer(1, 0)), batchOf(2, 30, producer(2, 0)), batchOf(1, 20, producer(1, 1))}
+	info, err := l.AppendAsLeader(bytes.Join([][]byte{batches[0], batches[1], batches[2]}, nil), 0, joined)
+	must(t, err)
+	next := info.FirstOffset
+	for i, b := range batches {
+		part := info.Part(next, b)
+		if want := []int64{0, 2, 3}[i]; part.FirstOffset != next || part.LastOffset != want || part.MaxTimestamp != b.MaxTimestamp() || part.Bytes != len(b) {
+			t.Errorf("part %d: %+v", i, part)
+		}
+		must(t, l.SyncAppended(part))
+		if got := l.State().HighWatermark; got != part.LastOffset+1 {
+			t.Errorf("high watermark %d after part %d", got, i)
+		}
+		next = part.LastOffset + 1
+	}
+	retry := bytes.Join([][]byte{batchOf(1, 10, producer(3, 0)), batchOf(2, 30, producer(2, 0))}, nil)
+	if _, err := l.AppendAsLeader(retry, 0, joined); !errors.Is(err, ErrJoinedRetry) {
+		t.Errorf("a retry among joined batches: %v", err)
+	}
+	gap := bytes.Join([][]byte{batchOf(1, 10, producer(3, 0)), batchOf(1, 30, producer(2, 7))}, nil)
+	if _, err := l.AppendAsLeader(gap, 0, joined); err == nil {
+		t.Error("a sequence too far ahead among joined batches is taken")
+	}
+	if got := l.State().LogEndOffset; got != 4 {
+		t.Errorf("log end offset %d after refused batches", got)
+	}
+	if info, err := l.AppendAsLeader(batchOf(1, 10, producer(3, 0)), 0, AppendOptions{Origin: FromClient}); err != nil || info.FirstOffset != 4 || info.Duplicate {
+		t.Errorf("one of the refused batches alone: %+v, %v", info, err)
 	}
 }

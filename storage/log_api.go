@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 
+	"gregor/protocol/record"
 	"gregor/storage/checkpoint"
 	"gregor/storage/segment"
 	"gregor/storage/vfs"
@@ -103,6 +104,10 @@ type AppendOptions struct {
 	// SyncLater has the append return before the sync that flush.messages asks for: when AppendInfo.Unsynced is set the
 	// caller calls SyncAppended before it tells anybody.
 	SyncLater bool
+	// Joined says that the batches are those of several requests, one of each, which share a write. A retry among
+	// them is an ErrJoinedRetry, and nothing is written: it, like every other error, is then found out by appending
+	// them one by one.
+	Joined bool
 }
 
 // AppendInfo is the result of an append. For a duplicate of one of the producer's last five batches it is that
@@ -122,6 +127,14 @@ type AppendInfo struct {
 	AloneInSync bool // as AppendOptions has it
 
 	generation int64 // of the log when it was appended
+}
+
+// Part is the result for one batch of a joined append. It begins at firstOffset; the batch itself may still have the
+// offsets that its producer gave it.
+func (i AppendInfo) Part(firstOffset int64, b record.Batch) AppendInfo {
+	i.FirstOffset, i.LastOffset = firstOffset, firstOffset+int64(b.LastOffsetDelta())
+	i.MaxTimestamp, i.Bytes, i.Batches = b.MaxTimestamp(), len(b), 1
+	return i
 }
 
 // AbortedTxn is an aborted transaction as a Fetch response lists it.

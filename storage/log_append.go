@@ -109,6 +109,9 @@ func (l *Log) appendAsLeader(batches []byte, leaderEpoch int32, o AppendOptions)
 	if o.Origin == FromClient {
 		for b := range record.Validated(batches) {
 			if original, ok := w.producers.Duplicate(b); ok {
+				if o.Joined {
+					return none, ErrJoinedRetry
+				}
 				return AppendInfo{
 					FirstOffset: original.FirstOffset(), LastOffset: original.LastOffset, MaxTimestamp: original.Timestamp,
 					LogAppendTimeMillis: original.Timestamp, LogStartOffset: w.logStart, LeaderEpoch: leaderEpoch, Duplicate: true,

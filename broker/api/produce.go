@@ -47,6 +47,9 @@ type produceWork struct {
 	req     protocol.ProduceRequest
 	resp    protocol.ProduceResponse
 	pending []pendingAppend
+	// gathered is the only append of the request, if it was left to the end of the round (see produce_gather.go).
+	gathered *readyAppend
+	memory   readyAppend // for gathered
 }
 
 // pendingAppend is an append that waits for the disk or for the other in-sync replicas.
@@ -70,6 +73,13 @@ func (h *produce) serve(ctx context.Context, r *network.Request) {
 		return
 	}
 	h.appendAll(w, r)
+	if w.gathered == nil {
+		h.finish(ctx, w, r)
+	}
+}
+
+// finish answers at once, or when the disk or the followers have what was appended.
+func (h *produce) finish(ctx context.Context, w *produceWork, r *network.Request) {
 	if len(w.pending) == 0 {
 		h.reply(w, r)
 		return
@@ -124,7 +134,7 @@ func (h *produce) appendAll(w *produceWork, r *network.Request) {
 	img := h.images.Image()
 	w.resp.Topics = w.resp.Topics[:0]
 	w.resp.NodeEndpoints = w.resp.NodeEndpoints[:0]
-	w.pending = w.pending[:0]
+	w.pending, w.gathered = w.pending[:0], nil
 	now := time.Now()
 	for i := range w.req.Topics {
 		t := &w.req.Topics[i]
@@ -185,7 +195,17 @@ type appendCall struct {
 	r       *network.Request
 }
 
-// appendOne appends the records of one partition and fills its response.
+// readyAppend is an append that nothing is to be said against but by the log.
+type readyAppend struct {
+	appendCall
+
+	part                *replica.Partition
+	batch               record.Batch
+	logAppendTimeMillis int64 // -1 with CreateTime
+	topicAt, indexAt    int   // indices into the response
+}
+
+// appendOne appends the records of one partition and fills its response, or leaves that to the end of the round.
 func (h *produce) appendOne(w *produceWork, a appendCall, out *protocol.ProducePartitionResponse, topic, partition int) {
 	part, err := h.partition(a)
 	if err != nil {
@@ -201,16 +221,36 @@ func (h *produce) appendOne(w *produceWork, a appendCall, out *protocol.ProduceP
 		h.refuse(w, a, out, part, err)
 		return
 	}
-	info, err := part.AppendAsLeader(valid.Batch, w.req.Acks == -1, storage.AppendOptions{
-		Origin: storage.FromClient, LogAppendTimeMillis: valid.LogAppendTimeMillis, SyncLater: true,
-	})
-	if err != nil {
-		h.refuse(w, a, out, part, err)
+	ready := readyAppend{appendCall: a, part: part, batch: valid.Batch, logAppendTimeMillis: valid.LogAppendTimeMillis, topicAt: topic, indexAt: partition}
+	if h.gather(w, &ready) {
 		return
 	}
+	h.append(w, &ready)
+}
+
+// append appends and fills the response.
+func (h *produce) append(w *produceWork, a *readyAppend) {
+	info, err := a.part.AppendAsLeader(a.batch, w.req.Acks == -1, storage.AppendOptions{
+		Origin: storage.FromClient, LogAppendTimeMillis: a.logAppendTimeMillis, SyncLater: true,
+	})
+	if err != nil {
+		h.refuse(w, a.appendCall, w.response(a), a.part, err)
+		return
+	}
+	w.appended(a, info)
+}
+
+// response is where the answer for an append goes.
+func (w *produceWork) response(a *readyAppend) *protocol.ProducePartitionResponse {
+	return &w.resp.Topics[a.topicAt].Partitions[a.indexAt]
+}
+
+// appended fills the response and notes what it has to wait for.
+func (w *produceWork) appended(a *readyAppend, info storage.AppendInfo) {
+	out := w.response(a)
 	out.BaseOffset, out.LogAppendTimeMillis, out.LogStartOffset = info.FirstOffset, info.LogAppendTimeMillis, info.LogStartOffset
-	if info.Unsynced || w.req.Acks == -1 && part.State().HighWatermark <= info.LastOffset {
-		w.pending = append(w.pending, pendingAppend{topic: topic, partition: partition, part: part, info: info})
+	if info.Unsynced || w.req.Acks == -1 && a.part.State().HighWatermark <= info.LastOffset {
+		w.pending = append(w.pending, pendingAppend{topic: a.topicAt, partition: a.indexAt, part: a.part, info: info})
 	}
 }
 
@@ -325,6 +365,7 @@ func (h *produce) reply(w *produceWork, r *network.Request) {
 		b.B = protocol.AppendProduceResponse(b.B, &r.Header, &w.resp)
 		r.Reply(network.Response{Parts: append(r.Parts(), network.Part{Bytes: b.B}), Buffer: b})
 	}
+	w.gathered, w.memory = nil, readyAppend{} // which hold an image
 	h.work.Put(w)
 }
 

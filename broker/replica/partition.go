@@ -201,13 +201,13 @@ func checkEpoch(r *role, clientEpoch int32) error {
 	return kerr.UnknownLeaderEpoch
 }
 
-// AppendAsLeader appends one validated batch and moves the high watermark as far as the in-sync replicas allow.
+// AppendAsLeader appends one validated batch, or several with o.Joined, and moves the high watermark as far as the in-sync replicas allow.
 // With allInSync (acks=all) it refuses, before it appends, when fewer replicas than min.insync.replicas are in
 // sync (R7); WaitReplicated then waits for them. Errors carry Kafka's codes.
-func (p *Partition) AppendAsLeader(batch record.Batch, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
+func (p *Partition) AppendAsLeader(batches []byte, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
 	for {
 		r := p.role.Load()
-		info, err := p.appendIn(r, batch, allInSync, o)
+		info, err := p.appendIn(r, batches, allInSync, o)
 		if !errors.Is(err, storage.ErrOldLeaderEpoch) {
 			return info, err
 		}
@@ -222,7 +222,7 @@ func (p *Partition) AppendAsLeader(batch record.Batch, allInSync bool, o storage
 }
 
 // appendIn appends in a role, which may be over: the log refuses an epoch that is.
-func (p *Partition) appendIn(r *role, batch record.Batch, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
+func (p *Partition) appendIn(r *role, batches []byte, allInSync bool, o storage.AppendOptions) (storage.AppendInfo, error) {
 	if err := p.log.Err(); err != nil {
 		return storage.AppendInfo{}, mapped(err)
 	}
@@ -236,7 +236,7 @@ func (p *Partition) appendIn(r *role, batch record.Batch, allInSync bool, o stor
 	// Alone in the in-sync set no follower's progress matters: the log moves the high watermark together with its
 	// end. A role change that grows the set at this moment is harmless: those replicas were caught up to join it.
 	o.AloneInSync = len(r.ISR) == 1 && r.ISR[0] == p.self && minISR <= 1
-	info, err := p.log.AppendAsLeader(batch, r.LeaderEpoch, o)
+	info, err := p.log.AppendAsLeader(batches, r.LeaderEpoch, o)
 	if err != nil {
 		return info, mapped(err)
 	}
