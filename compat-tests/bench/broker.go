@@ -67,6 +67,9 @@ func sources() (string, error) {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file))), nil
 }
 
+// dataDir is the log directory in a broker's directory.
+const dataDir = "data"
+
 // broker is a process with its directory.
 type broker struct {
 	kind   kind
@@ -91,7 +94,7 @@ func (l launcher) prepare(ctx context.Context, k kind, dir string) (*broker, err
 		return nil, err
 	}
 	b := &broker{kind: k, addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), dir: dir, launch: l, config: filepath.Join(dir, "server.properties")}
-	if err := os.WriteFile(b.config, []byte(properties(ports[0], ports[1], filepath.Join(dir, "data"))), 0o600); err != nil {
+	if err := os.WriteFile(b.config, []byte(properties(ports[0], ports[1], filepath.Join(dir, dataDir))), 0o600); err != nil {
 		return nil, err
 	}
 	if k == kafka {

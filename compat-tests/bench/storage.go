@@ -221,7 +221,7 @@ func (b *broker) awaitCleaned(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		text, err := os.ReadFile(filepath.Join(b.dir, "data", "cleaner-offset-checkpoint"))
+		text, err := os.ReadFile(filepath.Join(b.dir, dataDir, "cleaner-offset-checkpoint"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 )
 
@@ -206,6 +207,28 @@ func (b *bench) onTopic(ctx context.Context, k kind, partitions int32, f func(x 
 		if err := f(x, topic); err != nil {
 			return err
 		}
-		return withConn(ctx, x, func(c *conn) error { return c.deleteTopic(topic) })
+		if err := withConn(ctx, x, func(c *conn) error { return c.deleteTopic(topic) }); err != nil {
+			return err
+		}
+		return x.awaitRemoved(ctx, topic)
 	})
+}
+
+// awaitRemoved waits until the files of a deleted topic are gone: removing gigabytes takes processor time, which is not the
+// next run's.
+func (b *broker) awaitRemoved(ctx context.Context, topic string) error {
+	const limit = time.Minute // Kafka begins to delete 30 s after its start
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		left, err := filepath.Glob(filepath.Join(b.dir, dataDir, topic+"-*"))
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%s is still there: %w", left[0], ctx.Err())
+		}
+	}
 }
