@@ -313,7 +313,7 @@ func (in *input) readSome(fd uintptr) bool {
 		in.newChunk()
 	}
 	for {
-		in.n, in.err = unix.Read(int(fd), in.chunk.store[in.end:in.limit])
+		in.n, in.err = readFD(int(fd), in.chunk.store[in.end:in.limit])
 		switch {
 		case in.err == nil:
 			return true

@@ -368,7 +368,7 @@ func send(fd int, b []byte, more bool) (n int, err error) {
 	if more {
 		n, err = unix.SendmsgN(fd, b, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
 	} else {
-		n, err = unix.Write(fd, b)
+		n, err = writeFD(fd, b)
 	}
 	return max(n, 0), err
 }
