@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -430,6 +431,46 @@ func TestTopicMadeForAClientHasTheDefaultsOfTheBrokersFile(t *testing.T) {
 		}
 		if got := newTopic(cfg, "t"); got.NumPartitions != c.partitions || int32(got.ReplicationFactor) != c.factor {
 			t.Errorf("%v: %d partitions, factor %d; want %d, %d", c.overrides, got.NumPartitions, got.ReplicationFactor, c.partitions, c.factor)
+		}
+	}
+}
+
+// textLog is a log that may be read while it is written.
+type textLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *textLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *textLog) has(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), s)
+}
+
+func TestKeyOfAReplicationFactorThatCannotBeMetIsNamed(t *testing.T) {
+	log := &textLog{}
+	n := &testNode{t: t, dir: t.TempDir(), port: freePorts(t), log: log, options: []string{"offsets.topic.replication.factor=3", "default.replication.factor=2"}}
+	n.start()
+	cl, ctx := n.client(), timeout(t)
+	for _, key := range []string{"offsets.topic.replication.factor", "default.replication.factor"} {
+		for !log.has("It is set by " + key + ".") {
+			find := kmsg.NewPtrFindCoordinatorRequest()
+			find.CoordinatorKey, find.CoordinatorKeys = "g", []string{"g"}
+			if _, err := find.RequestWith(ctx, cl); err != nil {
+				t.Fatal(err)
+			}
+			metadata, topic := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
+			topic.Topic, metadata.AllowAutoTopicCreation = kmsg.StringPtr("made-when-asked-for"), true
+			metadata.Topics = append(metadata.Topics, topic)
+			if _, err := metadata.RequestWith(ctx, cl); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

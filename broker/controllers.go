@@ -168,9 +168,20 @@ func (c *controllers) create(topics []string) {
 			if t.ErrorMessage != nil {
 				why = *t.ErrorMessage
 			}
+			if t.ErrorCode == kerr.InvalidReplicationFactor.Code {
+				why += " It is set by " + replicationFactorKey(t.Topic) + "."
+			}
 			c.log.Warn("cannot create a topic that a client asked for", "topic", t.Topic, "error", protocol.ErrorName(t.ErrorCode), "reason", why)
 		}
 	}
+}
+
+// replicationFactorKey is the key of server.properties that newTopic takes a topic's replication factor from.
+func replicationFactorKey(topic string) string {
+	if topic == consumerOffsets {
+		return "offsets.topic.replication.factor"
+	}
+	return "default.replication.factor"
 }
 
 // newTopic is a topic with the defaults that this broker's server.properties has (those that it lacks are the active
