@@ -466,7 +466,7 @@ func TestKeyOfAReplicationFactorThatCannotBeMetIsNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 			metadata, topic := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
-			topic.Topic, metadata.AllowAutoTopicCreation = kmsg.StringPtr("made-when-asked-for"), true
+			topic.Topic, metadata.AllowAutoTopicCreation = new("made-when-asked-for"), true
 			metadata.Topics = append(metadata.Topics, topic)
 			if _, err := metadata.RequestWith(ctx, cl); err != nil {
 				t.Fatal(err)
