@@ -260,6 +260,7 @@ func TestAFrameThatDoesNotComeInClosesTheConnection(t *testing.T) {
 			t.Errorf("closed after %v", took)
 		}
 		<-sent
+		synctest.Wait() // it is counted after the close
 		if n := s.Metrics().ClosedSlow.Load(); n != 1 {
 			t.Errorf("%d closed as slow", n)
 		}
