@@ -4,6 +4,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,52 +30,76 @@ type acknowledged struct {
 }
 
 func TestKillUnderLoadLosesNothingAcknowledged(t *testing.T) {
-	for _, acks := range []string{"1", "all"} {
-		t.Run("acks="+acks, func(t *testing.T) {
+	for _, load := range []load{{acks: "1", clients: 1}, {acks: "all", clients: 1}, {acks: "1", clients: 48}, {acks: "all", clients: 48}} {
+		t.Run(fmt.Sprintf("acks=%s/clients=%d", load.acks, load.clients), func(t *testing.T) {
 			n := harness.Start(t, harness.Gregor, quick)
 			topic := wire.CreateTopic(t, n, "load", 2)
 			var acked []acknowledged
 			for cycle := range cycles {
-				acked = append(acked, loadAndKill(t, n, acks, cycle)...)
+				acked = append(acked, load.runAndKill(t, n, cycle)...)
 				n.Start(t)
 				wire.AwaitLeaders(t, n, "load", 2)
 			}
-			checkStored(t, n, topic, acked, acks == "all")
+			checkStored(t, n, topic, acked, load.acks == "all")
 		})
 	}
 }
 
-// loadAndKill produces until the node has been killed, and returns what it had acknowledged.
-func loadAndKill(t *testing.T, n *harness.Node, acks string, cycle int) []acknowledged {
-	t.Helper()
+// load is what a node is killed under. One client sends what comes in large batches; many send one record after the other
+// each, and the broker appends together what arrives together.
+type load struct {
+	acks    string
+	clients int
+}
+
+func (l load) options(n *harness.Node) []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(n.Addr), kgo.DefaultProduceTopic("load"), kgo.RecordRetries(3), kgo.RecordDeliveryTimeout(3 * time.Second)}
-	if acks == "1" {
+	if l.acks == "1" {
 		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	}
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
+	return opts
+}
+
+// runAndKill produces until the node has been killed, and returns what it had acknowledged.
+func (l load) runAndKill(t *testing.T, n *harness.Node, cycle int) []acknowledged {
+	t.Helper()
 	results := make(chan acknowledged, 1<<16)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ctx.Err() == nil && i < cap(results); i++ {
-			value := fmt.Sprintf("%d-%d", cycle, i)
-			cl.Produce(ctx, &kgo.Record{Key: []byte(value), Value: []byte(value)}, func(r *kgo.Record, err error) {
-				if err == nil {
-					results <- acknowledged{value, r.Partition, r.Offset}
-				}
-			})
+	defer cancel()
+	var done sync.WaitGroup
+	var clients []*kgo.Client
+	for client := range l.clients {
+		cl, err := kgo.NewClient(l.options(n)...)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	harness.Eventually(t, 30*time.Second, "500 acknowledgements", func() bool { return len(results) > 500 })
+		clients = append(clients, cl)
+		done.Go(func() {
+			for i := 0; ctx.Err() == nil && i < cap(results)/l.clients; i++ {
+				value := fmt.Sprintf("%d-%d-%d", cycle, client, i)
+				promise := func(r *kgo.Record, err error) {
+					if err == nil {
+						results <- acknowledged{value, r.Partition, r.Offset}
+					}
+				}
+				record := &kgo.Record{Key: []byte(value), Value: []byte(value)}
+				if l.clients == 1 {
+					cl.Produce(ctx, record, promise)
+				} else {
+					r, err := cl.ProduceSync(ctx, record).First()
+					promise(r, err)
+				}
+			}
+		})
+	}
+	enough := 500 * min(l.clients, 20)
+	harness.Eventually(t, 30*time.Second, "acknowledgements", func() bool { return len(results) > enough })
 	n.Kill(t)
 	cancel()
-	<-done
-	cl.Close()
+	for _, cl := range clients {
+		cl.Close() // or an idempotent record that may have been written waits for ever
+	}
+	done.Wait()
 	var out []acknowledged
 	for len(results) > 0 {
 		out = append(out, <-results)
