@@ -25,10 +25,10 @@ type gathered struct {
 }
 
 // Gather leaves the request to by.ServeGathered, which gets item together with those
-// of other requests that have an equal key. It runs once the worker has looked at all
-// connections that it took in this round; until then nothing else of the connection
-// is served. It is called in Serve, at most once. False: there is not enough to
-// gather, and the request is served as any other.
+// of other requests that have an equal key, which is of a comparable type. It runs
+// once the worker has looked at all connections that it took in this round; until
+// then nothing else of the connection is served. It is called in Serve, at most once.
+// False: there is not enough to gather, and the request is served as any other.
 func (r *Request) Gather(by Gatherer, key, item any) bool {
 	c := r.Conn
 	w := c.worker
