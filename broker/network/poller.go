@@ -14,9 +14,9 @@ import (
 // The poller's bounds.
 const (
 	// minEvents is how many connections a worker takes at once. What it takes waits
-	// for those before it, so it is little. As long as it always gets so many, there
-	// is more than the workers can do, and it takes twice as many, up to maxEvents,
-	// to serve together what can be (see gather.go).
+	// for those before it, so it is little. As long as it always gets so many and no
+	// other worker is free, there is more than the workers can do, and it takes twice
+	// as many, up to maxEvents, to serve together what can be (see gather.go).
 	minEvents = 8
 	maxEvents = 64
 	// yieldInterval is how often a worker lets other goroutines have its processor.
@@ -261,7 +261,7 @@ func (w *worker) poll(idle bool) int {
 	if idle {
 		n, err = w.await()
 	} else {
-		n, err = w.wait(0)
+		n, err = w.wait(0, 0)
 	}
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		w.poller.log.Error("cannot wait for the network", slog.Any("error", err))
@@ -277,7 +277,7 @@ func (w *worker) await() (n int, err error) {
 	p.serving.Add(-1)
 	p.alert.Add(1)
 	if p.tasks.queued.Load() == 0 { // see schedule
-		n, err = w.wait(alertTime)
+		n, err = w.wait(alertTime, 1)
 	}
 	p.alert.Add(-1)
 	came := n > 0
@@ -292,10 +292,15 @@ func (w *worker) await() (n int, err error) {
 	return n, err
 }
 
-// wait is the system call.
-func (w *worker) wait(atMost time.Duration) (n int, err error) {
+// wait is the system call; self is 1 when we are among those that wait. While another
+// worker has nothing to do, that one should have what is more than a little.
+func (w *worker) wait(atMost time.Duration, self int32) (n int, err error) {
+	p := w.poller
+	if p.waiting.Load()+p.rest.asleep.Load() > self {
+		w.take = minEvents
+	}
 	w.take = max(w.take, minEvents)
-	n, err = unix.EpollWait(w.poller.epfd, w.events[:w.take], int(atMost/time.Millisecond))
+	n, err = unix.EpollWait(p.epfd, w.events[:w.take], int(atMost/time.Millisecond))
 	switch {
 	case n == w.take:
 		w.take = min(2*w.take, maxEvents)

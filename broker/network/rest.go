@@ -99,7 +99,7 @@ func (w *worker) watchOut() (n int, err error) {
 	}
 	defer func() { err = errors.Join(err, r.arm(0)) }()
 	rawErr := r.raw.Read(func(uintptr) bool {
-		n, err = w.wait(0)
+		n, err = w.wait(0, 1)
 		return n != 0 || err != nil || p.tasks.queued.Load() > 0
 	})
 	if err == nil {
